@@ -104,6 +104,8 @@ def usage_of_decoder(
     latents = codes.shape[1] if layout is None else layout.channels
     columns = [j if layout is None else slice(*layout.ends(j)) for j in range(latents)]
     count = min(len(codes), PASSES // latents, 64)
+    if count < 8 and layout is not None:
+        return usage_of_maps(MapSummary.of(Posterior(codes, layout=layout)))
     if count < 8:
         return usage_of_codes(codes)
     base, others = codes[:count], codes[:count].roll(1, 0)

@@ -55,8 +55,9 @@ from zscope.sampling import recorded_codes, whole
 from zscope.types import HALF, Codes, at_least_single
 
 __all__ = [
-    "Gains", "Linearised", "PerSample", "Spectra", "Squares", "Walk", "channel_gains", "decode",
-    "decoder_jacobian", "likelihood_of", "linearise", "metric_of", "single_precision",
+    "Linearised", "PerSample", "Spectra", "Squares", "Table", "Walk", "channel_gains",
+    "channel_steps", "decode", "decoder_jacobian", "likelihood_of", "linearise", "metric_of",
+    "random_signs", "single_precision",
 ]  # fmt: skip
 
 Likelihood = Literal["gaussian", "bernoulli"]
@@ -111,16 +112,6 @@ class Linearised:
         """The same with some of the columns."""
         triangle = torch.linalg.qr(self.triangle[:, :, columns], mode="r").R
         return replace(self, triangle=triangle, latents=[self.latents[k] for k in columns])
-
-
-@dataclass(frozen=True, eq=False)
-class Gains:
-    """What the decoder makes of whole channels near some codes."""
-
-    squares: Float[Tensor, "samples channels"]  # |J_k|_F^2
-    method: str
-    batch: int  # how many codes can be decoded at once within the budget
-    flags: list[str]
 
 
 def linearise(
@@ -403,16 +394,14 @@ def channel_gains(
     codes: Codes | np.ndarray,
     *,
     layout: Layout | None = None,
-    weights: Codes | np.ndarray | None = None,
     likelihood: str = "gaussian",
     probes: int = PROBES,
     method: str = "auto",
     generator: Generator | None = None,
-) -> Gains:
+) -> Float[Tensor, "samples channels"]:
     """|J_k|_F^2 of each channel k at each code: how much the decoder amplifies it, over all places.
 
-    Estimated from `probes` random signs for every latent, with a derivative each. `weights` are
-    multiplied with the signs: with standard deviations it is what noise costs, to first order.
+    Estimated from `probes` random signs for every latent, with a derivative for each channel.
     """
     who = "channel_gains"
     codes = recorded_codes(codes, who)
@@ -425,29 +414,28 @@ def channel_gains(
             + (f"a layout of {layout}" if layout else "no layout")
             + ". If they are maps, say so: layout=zs.Layout(channels, places)"
         )
-    size = torch.ones_like(codes) if weights is None else recorded_codes(weights, who)
-    if size.shape != codes.shape:
-        raise ConfigError(
-            f"{who}: weights of shape {tuple(size.shape)} for codes of shape {tuple(codes.shape)}; "
-            "expected a weight for each latent of each code. Are they of the same pictures?"
-        )
-    generator = fresh(generator)
-    channel = torch.arange(layout.channels)[:, None] == layout.unit_of("channel")
-    signs = size.clone()
-
-    def steps(rows: slice) -> Tensor:
-        return channel[:, None].to(signs) * signs[rows]
-
+    generator, probe = fresh(generator), torch.ones_like(codes)
+    steps = channel_steps(layout, probe)
     walk = Walk(autoencoder, codes, steps, method=method, count=layout.channels)
     total = torch.zeros(len(codes), layout.channels, dtype=torch.float64)
     for _ in range(probes):
-        coins = torch.randint(2, codes.shape, generator=generator, device=generator.device)
-        signs.copy_(size * (2 * coins - 1).to(size))
+        probe.copy_(random_signs(codes, generator))
         for rows, x, J in walk:
             scaled = J / _pixel_spread(x) if likelihood == "bernoulli" else J
             total[rows] += scaled.double().square().sum(2).cpu()
-    batch = walk.size * (layout.channels + 1)
-    return Gains(total / probes, walk.method, batch, walk.flags)
+    return total / probes
+
+
+def random_signs(like: Tensor, generator: Generator) -> Tensor:
+    """1 or -1, each with probability 1/2, in the shape of `like`."""
+    coins = torch.randint(2, like.shape, generator=generator, device=generator.device)
+    return (2 * coins - 1).to(like)
+
+
+def channel_steps(layout: Layout, probe: Codes) -> Steps:
+    """Steps along one channel at a time, at all places at once: as far as `probe` says."""
+    channel = torch.arange(layout.channels)[:, None] == layout.unit_of("channel")
+    return lambda rows: channel[:, None].to(probe) * probe[rows]
 
 
 def metric_of(likelihood: str) -> str:

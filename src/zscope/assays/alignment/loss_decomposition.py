@@ -40,11 +40,13 @@ from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     Method,
     PerSample,
-    channel_gains,
+    Walk,
+    channel_steps,
     decode,
     likelihood_of,
     linearise,
     metric_of,
+    random_signs,
 )
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
@@ -143,30 +145,23 @@ def loss_decomposition(
             "variational models."
         )
     posterior = posterior.to("cpu")
-    truth = x.flatten(1).double().cpu()
     layout = map_layout(autoencoder, posterior, who)
     if layout is None:
         noisy = _with_noise(who, autoencoder, posterior, x, draws, method, generator)
     else:
         noisy = _with_noisy_maps(who, autoencoder, posterior, x, layout, draws, method, generator)
+    parts = noisy.parts
     flags = []
     if likelihood_of(autoencoder, posterior.mean) == "bernoulli":
         flags.append(
             "This decomposes squared error in pixels, but the likelihood of the model is "
             "Bernoulli: its own loss is divided in other proportions."
         )
-    error = noisy.reconstructions - truth
-    parts = {
-        "deterministic": error.square().sum(1),
-        "stochastic": noisy.changes,
-        "cross": 2 * (error * noisy.mean_changes).sum(1),
-        "linearised": noisy.linearised,
-    }
     parts["reconstruction"] = parts["deterministic"] + parts["stochastic"] + parts["cross"]
     if bad := sum(int((~part.isfinite()).sum()) for part in parts.values()):
         raise Undefined(
             f"{who}: {bad} of {5 * len(x)} squared errors overflow; the observations go up to "
-            f"{float(truth.abs().max()):.3g}. Are they scaled as in training?"
+            f"{float(x.abs().max()):.3g}. Are they scaled as in training?"
         )
     return LossDecomposition(
         **{name: float(part.mean()) for name, part in parts.items()},
@@ -181,12 +176,9 @@ def loss_decomposition(
 
 @dataclass(frozen=True, eq=False)
 class _Noisy:
-    """What noise in the latents does to decoded observations, of which there is a row each."""
+    """What noise in the latents does to decoded observations."""
 
-    reconstructions: Tensor
-    changes: PerSample  # mean squared change
-    mean_changes: Tensor
-    linearised: PerSample
+    parts: dict[str, PerSample]  # deterministic, stochastic, cross, linearised
     method: str
     flags: list[str]
 
@@ -209,20 +201,21 @@ def _with_noise(
     for rows in torch.arange(len(x)).split(max(1, local.batch // (draws + 1))):
         mean = posterior.mean[rows].double()[:, None]
         codes = torch.cat([mean, mean + steps[rows], mean - steps[rows]], 1)
-        decoded = _decode(who, autoencoder, codes.flatten(0, 1), posterior, x, local.batch)
+        flat = codes.to(posterior.mean.dtype).flatten(0, 1)
+        decoded = _as_rows(who, decode(autoencoder, flat, batch=local.batch), x)
         decoded = decoded.unflatten(0, codes.shape[:2])
         change = decoded[:, 1:] - decoded[:, :1]
         reconstructions.append(decoded[:, 0])
         changes.append(change.square().sum(2).mean(1))
         mean_changes.append(change.mean(1))
-    return _Noisy(
-        torch.cat(reconstructions),
-        torch.cat(changes),
-        torch.cat(mean_changes),
-        (local.triangle @ root).square().sum((1, 2)),
-        local.method,
-        local.flags,
-    )
+    error = torch.cat(reconstructions) - x.flatten(1).double().cpu()
+    parts = {
+        "deterministic": error.square().sum(1),
+        "stochastic": torch.cat(changes),
+        "cross": 2 * (error * torch.cat(mean_changes)).sum(1),
+        "linearised": (local.triangle @ root).square().sum((1, 2)),
+    }
+    return _Noisy(parts, local.method, local.flags)
 
 
 def _with_noisy_maps(
@@ -235,52 +228,40 @@ def _with_noisy_maps(
     method: Method,
     generator: Generator,
 ) -> _Noisy:
-    """The same for maps: pair by pair, as all draws of large pictures would not fit in memory."""
+    """The same for maps: draw by draw, as all draws of large pictures would not fit in memory."""
     assert posterior.std is not None  # a posterior with a layout has no other covariance
-    gains = channel_gains(
-        autoencoder,
-        posterior.mean,
-        layout=layout,
-        weights=posterior.std,
-        probes=1,
-        method=method,
-        generator=generator,
-    )
-    reconstructions, changes, mean_changes = [], [], []
-    for rows in torch.arange(len(x)).split(max(1, gains.batch)):
+    names = "deterministic", "stochastic", "cross", "linearised"
+    parts = {name: torch.zeros(len(x), dtype=torch.float64) for name in names}
+    probe = channel_steps(layout, posterior.std * random_signs(posterior.std, generator))
+    walk = Walk(autoencoder, posterior.mean, probe, method=method, count=layout.channels)
+    batch = walk.size * (layout.channels + 1)
+    for rows, decoded, J in walk:
         mean, std = posterior.mean[rows].double(), posterior.std[rows].double()
-        before = _decode(who, autoencoder, mean, posterior, x, gains.batch)
-        square, total = torch.zeros(len(rows), dtype=torch.float64), torch.zeros_like(before)
+        before = _as_rows(who, decoded, x)
+        mean_change = torch.zeros_like(before)
         for _ in range(draws // 2):
             step = std * normal(mean, generator)
             for codes in (mean + step, mean - step):
-                change = _decode(who, autoencoder, codes, posterior, x, gains.batch) - before
-                square += change.square().sum(1) / draws
-                total += change / draws
-        reconstructions.append(before)
-        changes.append(square)
-        mean_changes.append(total)
-    return _Noisy(
-        torch.cat(reconstructions),
-        torch.cat(changes),
-        torch.cat(mean_changes),
-        gains.squares.sum(1),
-        gains.method,
-        gains.flags,
-    )
+                after = decode(autoencoder, codes.to(posterior.mean.dtype), batch=batch)
+                change = _as_rows(who, after, x) - before
+                parts["stochastic"][rows] += change.square().sum(1) / draws
+                mean_change += change / draws
+        error = before - x[rows].flatten(1).double().cpu()
+        parts["deterministic"][rows] = error.square().sum(1)
+        parts["cross"][rows] = 2 * (error * mean_change).sum(1)
+        parts["linearised"][rows] = J.double().square().sum((1, 2)).cpu()
+    return _Noisy(parts, walk.method, walk.flags)
 
 
-def _decode(
-    who: str, autoencoder: Autoencoder, codes: Tensor, like: Posterior, x: Tensor, batch: int
-) -> Tensor:
+def _as_rows(who: str, decoded: Tensor, x: Tensor) -> Tensor:
     """Decoded codes as rows of as many numbers as the observations have."""
-    decoded = decode(autoencoder, codes.to(like.mean.dtype), batch=batch).flatten(1).double()
-    if decoded.shape[1] != math.prod(x.shape[1:]):
+    rows = decoded.flatten(1).double().cpu()
+    if rows.shape[1] != math.prod(x.shape[1:]):
         raise ConfigError(
             f"{who}: observations of shape {tuple(x.shape[1:])} are decoded to "
-            f"{decoded.shape[1]} numbers. Give the observations that the model was trained on."
+            f"{rows.shape[1]} numbers. Give the observations that the model was trained on."
         )
-    return decoded
+    return rows
 
 
 def _root(posterior: Posterior) -> Tensor:
