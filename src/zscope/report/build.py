@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from zscope.assays import CATALOGUE
-from zscope.assays.diffusion.pictures import base_pictures
 from zscope.assays.engine import check_size
+from zscope.assays.pictures import base_pictures
 from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
@@ -132,7 +132,7 @@ class Report:
         for name, result in self.results.items():
             measures = result.measures()
             for each in measures[:MOST]:
-                label = f"{name}, {each.name}" if each.name else name
+                label = f"{name}, {result.worded(each.name)}" if each.name else name
                 table.append([label, *each.cells()])
             if len(measures) > MOST:
                 table[-1][0] += f" (and {len(measures) - MOST} more)"
@@ -206,10 +206,16 @@ class Report:
         result, note = self.results[name], self.measurements.notes.get(name)
         return {
             **({"note": note} if note else {}),
-            "summary": [list(line) for line in result.summary()],
+            "summary": [[result.worded(text) for text in line] for line in result.summary()],
             "scores": [each.to_dict() for each in result.measures()],
-            "result": without_large_blocks(result.to_dict()),
+            "result": without_large_blocks(result.to_dict(), self._codes),
         }
+
+    @property
+    def _codes(self) -> int:
+        """The length of a row of codes that are maps, of which the JSON has none; 0 for vectors."""
+        model = self.about["model"]
+        return model["latents"] if "layout" in model else 0
 
     def rows(self) -> list[dict[str, Any]]:
         """Every score in long form: assay, measure, value, low, high, chance, n, flavour."""
@@ -480,15 +486,16 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
     return (1 - squares / moments if moments > 0 else None), few
 
 
-def without_large_blocks(value: Any) -> Any:
-    """The same, with the shape of each large array in its place."""
+def without_large_blocks(value: Any, codes: int = 0) -> Any:
+    """The same, with the shape of each large array in its place, or of rows of `codes` numbers."""
     if isinstance(value, dict):
-        return {key: without_large_blocks(item) for key, item in value.items()}
+        return {key: without_large_blocks(item, codes) for key, item in value.items()}
     shape, inner = [], value
     while isinstance(inner, list) and inner:
         shape.append(len(inner))
         inner = inner[0]
-    if math.prod(shape) > MANY and isinstance(inner, int | float):
+    large = math.prod(shape) > MANY or (len(shape) > 1 and shape[-1] == codes)
+    if large and isinstance(inner, int | float):
         return {"shape": shape, "left_out": "too large for this file; see .results in Python"}
     return value
 

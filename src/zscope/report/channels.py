@@ -8,8 +8,8 @@ from torch import Tensor
 
 from zscope.assays.diffusion.importance import UnitImportance
 from zscope.assays.diffusion.locality import Locality
-from zscope.assays.diffusion.pictures import channel_scales
 from zscope.assays.diffusion.spectrum import LatentSpectrum
+from zscope.assays.pictures import channel_scales
 from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.map_summary import MapSummary

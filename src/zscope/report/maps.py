@@ -4,16 +4,16 @@ All come from a few of the base pictures of the recording, so that the passes of
 depend on the size of the maps, and hardly on the number of channels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from zscope.assays.diffusion.equivariance import Equivariance, _ways
-from zscope.assays.diffusion.pictures import Base, base_pictures, channel_scales
 from zscope.assays.diffusion.statistics import LatentStatistics
 from zscope.assays.engine import decode
+from zscope.assays.pictures import Base, base_pictures, channel_scales
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.layout import Layout
 from zscope.map_summary import MapSummary
@@ -33,10 +33,14 @@ OFFSETS = (-2, -1, 0, 1, 2)
 """Added to a channel everywhere, in its standard deviations."""
 GAINS = (0, 0.5, 1, 1.5, 2)
 """Its difference from the mean is multiplied by these."""
-LARGE, SMALL = 96, 64
-"""Pixels of the longer side of a picture, and of a map."""
+LARGE, SMALL, LEAST = 96, 64, 48
+"""Pixels of the longer side: of a picture, of a map, and of a picture if there are many."""
+FEW = 8
+"""Channels with strips of pictures, at most, which are not many."""
 RANGE = 3.0
 """Standard deviations from the mean to the ends of the colours."""
+Draw = Callable[[Tensor, int], str]
+"""Draws observations as a row of pictures with such a side."""
 
 
 def map_pictures(
@@ -55,7 +59,7 @@ def map_pictures(
     base = base_pictures(model, recording, "pictures of channels")
     mean, std = channel_scales(summary)
     rows = torch.linspace(0, len(base.codes) - 1, min(EXAMPLES, len(base.codes))).round().long()
-    unit = _unit(base.observations)
+    draw = _drawing(base.observations)
     shown, rest = list(channels[:SHOWN]), list(channels[SHOWN:])
     shape = (-1, *[1] * len(layout.places))
     scale = torch.where(std > 0, std, 1)
@@ -66,7 +70,8 @@ def map_pictures(
         return pictures.row(pictures.coloured(_plane(maps)), SMALL)
 
     examples = [
-        ("input", unit(base.observations[rows])), ("reconstruction", unit(base.decoded[rows])),
+        ("input", draw(base.observations[rows], LARGE)),
+        ("reconstruction", draw(base.decoded[rows], LARGE)),
         *((f"channel {k}", channel_row(standard[:, k])) for k in shown),
     ]  # fmt: skip
     if layout.channels > 1:
@@ -76,8 +81,8 @@ def map_pictures(
         "examples": [{"name": name, "picture": each} for name, each in examples],
         "rest": {"channels": rest, "picture": channel_row(standard[0, rest])} if rest else None,
         "places": _places(results.get("latent-statistics"), mean, scale),
-        "strips": _strips(model, base, layout, summary, unit, shown, int(rows[0])),
-        "turned": _turned(model, base, layout, unit, results.get("equivariance"), rows[:TURNED]),
+        "strips": _strips(model, base, layout, summary, draw, shown, int(rows[0])),
+        "turned": _turned(model, base, layout, draw, results.get("equivariance"), rows[:TURNED]),
     }
 
 
@@ -90,20 +95,20 @@ def _plane(maps: Tensor) -> Tensor:
     return maps
 
 
-def _unit(observations: Tensor) -> Any:
+def _drawing(observations: Tensor) -> Draw:
     """A function that draws a row of observations, all on the same scale."""
     low, high = float(observations.min()), float(observations.max())
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     flat = observations.ndim == 3  # sound: channels x time, drawn as values around 0
 
-    def draw(some: Tensor) -> str:
+    def draw(some: Tensor, side: int) -> str:
         if flat:
             span = max(abs(low), abs(high)) or 1.0
-            return pictures.row(pictures.coloured(_plane(some.double()[:, 0] / span)), LARGE)
+            return pictures.row(pictures.coloured(_plane(some.double()[:, 0] / span)), side)
         if some.ndim == 5:  # video: colours x time x height x width
             some = some[:, :, some.shape[2] // 2]
-        return pictures.row((some.double() - low) / ((high - low) or 1.0), LARGE)
+        return pictures.row((some.double() - low) / ((high - low) or 1.0), side)
 
     return draw
 
@@ -142,7 +147,7 @@ def _places(statistics: Any, mean: Tensor, scale: Tensor) -> dict[int, dict[str,
 
 
 def _strips(
-    model: Autoencoder, base: Base, layout: Layout, summary: MapSummary, unit: Any,
+    model: Autoencoder, base: Base, layout: Layout, summary: MapSummary, draw: Draw,
     channels: Sequence[int], row: int,
 ) -> dict[int, dict[str, str]]:  # fmt: skip
     """What one picture decodes to while a channel is shifted, stretched, or removed."""
@@ -159,20 +164,20 @@ def _strips(
             changed.append(moved.flatten())
     decoded = decode(model, torch.stack(changed).to(base.codes))
     same, each = base.decoded[row : row + 1], len(decoded) // len(channels)
-    strips = {}
+    strips, side = {}, SMALL if len(channels) <= FEW else LEAST
     for k, part in zip(channels, decoded.split(each), strict=True):
         shifted, stretched, removed = part.split([len(OFFSETS) - 1, len(GAINS) - 1, 1])
         middle, one = OFFSETS.index(0), GAINS.index(1)
         strips[k] = {
-            "offset": unit(torch.cat([shifted[:middle], same, shifted[middle:]])),
-            "gain": unit(torch.cat([stretched[:one], same, stretched[one:]])),
-            "removed": unit(removed),
+            "offset": draw(torch.cat([shifted[:middle], same, shifted[middle:]]), side),
+            "gain": draw(torch.cat([stretched[:one], same, stretched[one:]]), side),
+            "removed": draw(removed, side),
         }
     return strips
 
 
 def _turned(
-    model: Autoencoder, base: Base, layout: Layout, unit: Any, result: Any, rows: Tensor
+    model: Autoencoder, base: Base, layout: Layout, draw: Draw, result: Any, rows: Tensor
 ) -> list[dict[str, Any]]:
     """Pictures, the same transformed, and their transformed latents decoded."""
     if not isinstance(result, Equivariance):
@@ -192,7 +197,7 @@ def _turned(
         cells = [_enlarge(part, x) for part in (x, turned, decoded)]
         order = torch.stack(cells, 1).flatten(0, 1)  # picture by picture
         strips.append({
-            "name": name, "picture": unit(order), "encoder": each.encoder,
+            "name": name, "picture": draw(order, SMALL), "encoder": each.encoder,
             "decoder": each.decoder, "inside": each.inside, "ratio": each.ratio,
         })  # fmt: skip
     return strips

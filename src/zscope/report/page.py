@@ -20,7 +20,7 @@ from zscope.report.maps import SHOWN as SHOWN_CHANNELS
 from zscope.report.pictures import COLOURS, FEW
 from zscope.report.progress import Watch
 from zscope.report.rules import RULES
-from zscope.results import Result
+from zscope.results import Measure, Result
 from zscope.tables.formats import score_text
 
 __all__ = ["page"]
@@ -107,23 +107,30 @@ def feature_labels(data: dict[str, Any]) -> list[str]:
 def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
     """One assay for the template; its figures may take `room` characters."""
     result = report.results.get(entry.name)
+    word = str if result is None else result.worded
     return {
         "name": entry.name,
-        "question": entry.question,
+        "question": word(entry.question),
         "function": f"zs.assays.{entry.attribute}",
         "definition": paragraphs(entry.cite),
         "missing": report.missing.get(entry.name),
         "failed": report.failed.get(entry.name),
         "note": report.measurements.notes.get(entry.name, ""),
-        "summary": [] if result is None else result.summary(),
-        "scores": [] if result is None else [each.to_dict() for each in result.measures()],
-        "flags": [] if result is None else getattr(result, "flags", []),
+        "summary": [] if result is None else [tuple(map(word, line)) for line in result.summary()],
+        "scores": [] if result is None else [_score(result, each) for each in result.measures()],
+        "flags": [word(flag) for flag in getattr(result, "flags", [])],
         **(
             {"figures": [], "undrawn": ""}
             if result is None
             else figures(result, entry.name, room, report.failed)
         ),
     }
+
+
+def _score(result: Result, measure: Measure) -> dict[str, Any]:
+    """A score for the template."""
+    score = measure.to_dict()
+    return {**score, "score": result.worded(score["score"])}
 
 
 def figures(result: Result, name: str, room: int, failed: dict[str, Failure]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zscope.assays.diffusion.pictures import intervals
+from zscope.assays.pictures import intervals
 from zscope.layout import LatentScaling
 from zscope.randomness import named_generator
 from zscope.report.channels import channel_matrix
@@ -35,7 +35,7 @@ NEAR = 2
 """Places within which most of a local change stays."""
 FEWEST_PLACES = 64
 """A smaller map has no places far from another."""
-CONCENTRATED = 1.5
+CONCENTRATED = 2.0
 """Standard deviation of a place, in units of that of its channel, at which outliers are there."""
 RESAMPLES = 100
 
