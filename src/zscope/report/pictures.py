@@ -124,8 +124,6 @@ def row(pictures: Tensor, side: int) -> str:
     All have the same size, the longer side as given, so that rows of pictures and of smaller maps
     line up on a page.
     """
-    import matplotlib.image as images
-
     height, width = pictures.shape[2:]
     scale = side / max(height, width)
     sizes = [max(1, round(scale * length)) for length in (height, width)]
@@ -137,16 +135,33 @@ def row(pictures: Tensor, side: int) -> str:
         pictures = pictures.mean(1, keepdim=True)
     cells = pictures.expand(-1, 3, -1, -1).clamp(0, 1).permute(0, 2, 3, 1).numpy()
     gap = side // 16
-    paper = np.ones((sizes[0], len(cells) * (sizes[1] + gap) - gap, 4))
-    paper[:, :, 3] = 0
+    paper = np.zeros((sizes[0], len(cells) * (sizes[1] + gap) - gap, 4), np.uint8)
     for k, cell in enumerate(cells):
         left = k * (sizes[1] + gap)
-        paper[:, left : left + sizes[1], :3] = cell
-        paper[:, left : left + sizes[1], 3] = 1
+        paper[:, left : left + sizes[1], :3] = (255 * cell).round()
+        paper[:, left : left + sizes[1], 3] = 255
+    return address(_png(paper), "png")
+
+
+def _png(paper: np.ndarray) -> bytes:
+    """Pixels (height x width x red, green, blue, opacity) as a PNG, with a palette if that will do.
+
+    Maps have few colours, and take a quarter of the bytes with a palette.
+    """
+    from PIL import Image  # matplotlib needs it too
+
+    packed = np.ascontiguousarray(paper).view(np.uint32)[:, :, 0]
+    colours, number = np.unique(packed, return_inverse=True)
     memory = io.BytesIO()
-    plain: Any = {"Software": None}  # the same picture gives the same bytes
-    images.imsave(memory, paper, format="png", metadata=plain)
-    return address(memory.getvalue(), "png")
+    if len(colours) > 256:
+        Image.fromarray(paper).save(memory, "png")
+        return memory.getvalue()
+    palette = colours.view(np.uint8).reshape(-1, 4)
+    size = packed.shape[1], packed.shape[0]
+    picture = Image.frombytes("P", size, number.astype(np.uint8).tobytes())
+    picture.putpalette(palette[:, :3].tobytes())
+    picture.save(memory, "png", transparency=palette[:, 3].tobytes())
+    return memory.getvalue()
 
 
 def lines(
