@@ -444,6 +444,8 @@ def plain(value: Any) -> Any:
         return value.tolist() if _is_finite(value) else plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):  # a part of a result
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

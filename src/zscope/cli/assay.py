@@ -49,7 +49,8 @@ def assay(
     """Measure the latent space of TARGET: findings first, then one table of scores.
 
     Assays that are named are also printed in detail. Results of a run are stored in RUN/assays
-    and reused the next time, as long as nothing they depend on has changed.
+    and reused the next time, as long as nothing they depend on has changed. Of latents that are
+    maps, with channels and places, the card "Ready for diffusion?" comes first.
 
     Examples:
 
@@ -60,6 +61,8 @@ def assay(
       zscope assay runs/mine response-map --set response-map.dims=3,5 --figures figures
 
       zscope assay mymodel:load --data images.npy --json
+
+      zscope assay folder-of-a-diffusers-vae diffusion --data pictures/
 
       zscope assay embeddings.npy --factors labels.csv
     """

@@ -47,6 +47,8 @@ def report(
 
       zscope report mymodel:VAE --weights vae.pt --data images.npy response-matrix holes
 
+      zscope report folder-of-a-diffusers-vae --data pictures/
+
       zscope report runs/beta -o sweep.html
     """
     from zscope.assays.run import assay_name
@@ -54,7 +56,7 @@ def report(
     from zscope.cli.outputs import try_file
     from zscope.cli.targets import measure_target
     from zscope.errors import RunError
-    from zscope.report.build import files_of
+    from zscope.report.build import files_of, round_numbers
     from zscope.report.progress import show_progress
 
     if _is_family(target):
@@ -98,9 +100,11 @@ def report(
         numbers = out.with_suffix(".json") if out.suffix.lower() == ".html" else out
         findings = [finding.to_dict() for finding in content.findings]
         files = {"page": str(out), "numbers": str(numbers)}
-        print(dumps({"format": 2, **files, "findings": findings, "failed": list(content.failed)}))
+        card = {} if content.card is None else {"card": round_numbers(content.card.to_dict())}
+        outcome = {**card, "findings": findings, "failed": list(content.failed)}
+        print(dumps({"format": 2, **files, **outcome}))
     else:
-        print("\n".join(map(str, content.findings)))
+        print("\n".join(content.headlines))
         for name, failure in content.failed.items():
             print(f"{name}: {failure.message}")
         count = len(content.results)

@@ -34,6 +34,7 @@ def background(
             "latents": recording.latents,
             "prior": None if model is None else model.prior,
             "posterior": "point" if recording.posterior.deterministic else "Gaussian",
+            **_layout(recording),
             "parameters": 0 if model is None else sum(p.numel() for p in model.parameters()),
         },
         "data": {
@@ -53,6 +54,22 @@ def background(
             "numpy": np.__version__,
             "system": f"{platform.system()} {platform.machine()}",
         },
+    }
+
+
+def _layout(recording: Recording) -> dict[str, Any]:
+    """Channels and places of latents that are maps, and how the model declares to scale them."""
+    layout, model = recording.layout, recording.model
+    if layout is None:
+        return {}
+    scaling = None if model is None else model.latent_scaling
+    declared = {} if scaling is None else plain(vars(scaling))
+    return {
+        "layout": list(layout.shape),
+        "axes": ["channels", *layout.names],
+        **({"layout_note": model.layout_note} if model is not None and model.layout_note else {}),
+        **({"scaling": {k: v for k, v in declared.items() if v is not None}} if declared else {}),
+        "pictures": recording.map_summary.pictures,
     }
 
 

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import torch
 
 from zscope.assays import CATALOGUE
 from zscope.assays.engine import check_size
+from zscope.assays.pictures import base_pictures
 from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
@@ -32,8 +33,11 @@ from zscope.files import likely_cause, writing
 from zscope.recording import SAMPLES, Recording, record
 from zscope.report import pictures
 from zscope.report.background import background
-from zscope.report.findings import Facts, Finding, findings
+from zscope.report.card import Card, make_card
+from zscope.report.channels import channel_table
+from zscope.report.findings import Check, Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
+from zscope.report.maps import map_pictures
 from zscope.report.progress import Watch, show_progress
 from zscope.report.rules import RULES
 from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines, long_rows
@@ -63,6 +67,9 @@ class Report:
     explained: float | None  # share of the data's variance that reconstructions explain
     reconstructions: dict[str, Any] | None  # a picture of some; for vectors also the numbers
     about: dict[str, Any]  # how to reproduce the report
+    card: Card | None = None  # Ready for diffusion? None unless that was measured of latent maps
+    channels: list[dict[str, Any]] = field(default_factory=list)  # of latent maps, a row each
+    maps: dict[str, Any] | None = None  # pictures of them
 
     @property
     def results(self) -> dict[str, Result]:
@@ -90,10 +97,21 @@ class Report:
         return name in self.results or name in self.missing or name in self.failed
 
     def __str__(self) -> str:
-        parts = [str(finding) for finding in self.findings]
+        parts = self.headlines
         if table := self._table():
             parts += ["", text_table(table)] if parts else [text_table(table)]
         return "\n".join([*parts, *self._remarks()]).lstrip("\n")
+
+    @property
+    def headlines(self) -> list[str]:
+        """What comes first: the card, if there is one, then the findings that are not on it."""
+        card = [] if self.card is None else [*str(self.card).splitlines(), ""]
+        return [*card, *map(str, self.other_findings)]
+
+    @property
+    def other_findings(self) -> list[Finding]:
+        """The findings that are not on the card."""
+        return self.findings if self.card is None else _others(self.findings)
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self}"
@@ -101,10 +119,12 @@ class Report:
     def _repr_html_(self) -> str:
         from html import escape
 
-        items = "".join(f"<li>{escape(str(finding))}</li>" for finding in self.findings)
+        card = "" if self.card is None else f"<pre>{escape(str(self.card))}</pre>"
+        items = "".join(f"<li>{escape(str(finding))}</li>" for finding in self.other_findings)
         remarks = "".join(f"<p>{escape(line)}</p>" for line in self._remarks())
         table = html_table(self._table())
-        return f"<div><strong>{escape(self.title)}</strong><ul>{items}</ul>{table}{remarks}</div>"
+        title = f"<strong>{escape(self.title)}</strong>"
+        return f"<div>{title}{card}<ul>{items}</ul>{table}{remarks}</div>"
 
     def _table(self) -> list[list[str]]:
         """The scores, a few of each assay, with a header."""
@@ -112,7 +132,7 @@ class Report:
         for name, result in self.results.items():
             measures = result.measures()
             for each in measures[:MOST]:
-                label = f"{name}, {each.name}" if each.name else name
+                label = f"{name}, {result.worded(each.name)}" if each.name else name
                 table.append([label, *each.cells()])
             if len(measures) > MOST:
                 table[-1][0] += f" (and {len(measures) - MOST} more)"
@@ -153,10 +173,12 @@ class Report:
             {
                 "format": 2,
                 "title": self.title,
+                **({} if self.card is None else {"card": self.card.to_dict()}),
                 "findings": [finding.to_dict() for finding in self.findings],
                 "rules": [
                     {"name": rule.name, "threshold": rule.threshold, "checks": rule.sentence}
                     for rule in RULES
+                    if rule.applies(self.about["model"].get("layout"))
                 ],
                 "explained_variance": self.explained,
                 **({"reconstructions": self.reconstructions} if pictures else {}),
@@ -164,6 +186,8 @@ class Report:
                     {key: row[key] for key in row if pictures or key != "traversal"}
                     for row in self.latents
                 ],
+                **({"channels": self.channels} if self.channels else {}),
+                **({"maps": self.maps} if self.maps and pictures else {}),
                 "assays": assays,
                 "faults": {
                     name: {"failed": fault.message, "traceback": fault.traceback}
@@ -182,10 +206,16 @@ class Report:
         result, note = self.results[name], self.measurements.notes.get(name)
         return {
             **({"note": note} if note else {}),
-            "summary": [list(line) for line in result.summary()],
+            "summary": [[result.worded(text) for text in line] for line in result.summary()],
             "scores": [each.to_dict() for each in result.measures()],
-            "result": without_large_blocks(result.to_dict()),
+            "result": without_large_blocks(result.to_dict(), self._codes),
         }
+
+    @property
+    def _codes(self) -> int:
+        """The length of a row of codes that are maps, of which the JSON has none; 0 for vectors."""
+        model = self.about["model"]
+        return model["latents"] if "layout" in model else 0
 
     def rows(self) -> list[dict[str, Any]]:
         """Every score in long form: assay, measure, value, low, high, chance, n, flavour."""
@@ -322,9 +352,12 @@ def build(
     measurements = measure(
         recording, names, options=options, resamples=resamples, progress=progress, kept=kept
     )
+    name = title or ("codes" if recording.model is None else recording.model.title)
+    about = background(recording, name, resamples, command, config)
+    if recording.layout is not None:
+        return _report_of_maps(recording, measurements, name, about)
     table, explained, compared = describe_model(recording, measurements)
     facts = Facts(recording, measurements.results, table, explained)
-    name = title or ("codes" if recording.model is None else recording.model.title)
     return Report(
         title=name,
         findings=findings(facts, RULES, measurements.failed),
@@ -332,8 +365,56 @@ def build(
         latents=table,
         explained=explained,
         reconstructions=compared,
-        about=background(recording, name, resamples, command, config),
+        about=about,
     )
+
+
+def _report_of_maps(
+    recording: Recording, measurements: Measurements, name: str, about: dict[str, Any]
+) -> Report:
+    """The report of latents that are maps: about channels, never about single latents."""
+    failed, results = measurements.failed, measurements.results
+    channels: list[dict[str, Any]] = []
+    explained, maps = None, None
+    # Errors of zscope are left to the assays, which say what is wrong with the decoder.
+    with isolate("table of channels", failed), suppress(ZscopeError):
+        channels = channel_table(recording, results)
+    model = recording.model
+    if channels and model is not None and model.decodes and not model.needs_auxiliary:
+        with isolate("reconstructions", failed), suppress(ZscopeError):
+            base = base_pictures(model, recording, "reconstructions")
+            check_size(base.decoded, base.observations, "reconstructions")
+            x, decoded = (part.double() for part in (base.observations, base.decoded))
+            total = float((x - x.mean(0)).square().sum())
+            lost = float((x - decoded.reshape(x.shape)).square().sum())
+            explained = 1 - lost / total if total > 0 else None
+        with isolate("pictures of channels", failed), suppress(ZscopeError):
+            maps = map_pictures(recording, results, [row["channel"] for row in channels])
+    facts = Facts(recording, results, [], explained, channels)
+    everything = findings(facts, RULES, failed)
+    card = make_card(everything, measurements)
+    return Report(
+        title=name,
+        findings=everything if card is None else _told(everything),
+        measurements=measurements,
+        latents=[],
+        explained=explained,
+        reconstructions=None,
+        about=about,
+        card=card,
+        channels=channels,
+        maps=maps,
+    )
+
+
+def _told(everything: list[Finding]) -> list[Finding]:
+    """The findings without what is healthy and on the card."""
+    return [each for each in everything if each.level != "healthy" or not isinstance(each, Check)]
+
+
+def _others(told: list[Finding]) -> list[Finding]:
+    """The findings that are not lines of the card."""
+    return [each for each in told if not isinstance(each, Check)]
 
 
 def describe_model(
@@ -405,15 +486,16 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
     return (1 - squares / moments if moments > 0 else None), few
 
 
-def without_large_blocks(value: Any) -> Any:
-    """The same, with the shape of each large array in its place."""
+def without_large_blocks(value: Any, codes: int = 0) -> Any:
+    """The same, with the shape of each large array in its place, or of rows of `codes` numbers."""
     if isinstance(value, dict):
-        return {key: without_large_blocks(item) for key, item in value.items()}
+        return {key: without_large_blocks(item, codes) for key, item in value.items()}
     shape, inner = [], value
     while isinstance(inner, list) and inner:
         shape.append(len(inner))
         inner = inner[0]
-    if math.prod(shape) > MANY and isinstance(inner, int | float):
+    large = math.prod(shape) > MANY or (len(shape) > 1 and shape[-1] == codes)
+    if large and isinstance(inner, int | float):
         return {"shape": shape, "left_out": "too large for this file; see .results in Python"}
     return value
 

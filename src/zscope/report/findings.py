@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from zscope.assays import CATALOGUE
 from zscope.assays.run import Failure, isolate
+from zscope.layout import Layout
 from zscope.recording import Recording
 from zscope.results import Result
 
@@ -20,8 +21,8 @@ LEVELS: tuple[Level, ...] = ("problem", "note", "healthy")
 MEANING = {"problem": "problem", "note": "worth knowing", "healthy": "healthy"}
 
 __all__ = [
-    "LEVELS", "MEANING", "Facts", "Finding", "Level", "Rule", "Table", "and_list", "count_word",
-    "findings", "index_list", "latents_text", "percent", "table", "title",
+    "LEVELS", "MEANING", "Check", "Facts", "Finding", "Level", "Rule", "Table", "and_list",
+    "count_word", "findings", "index_list", "latents_text", "percent", "table", "title",
 ]  # fmt: skip
 
 
@@ -50,6 +51,14 @@ class Finding:
         return {"sentence": str(self), **asdict(self)}
 
 
+@dataclass(frozen=True)
+class Check(Finding):
+    """A finding that is a line of the card *Ready for diffusion?* too, with its number."""
+
+    value: float | None = None
+    interval: tuple[float, float] | None = None  # 95 %, over pictures
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """What rules can look at."""
@@ -58,6 +67,7 @@ class Facts:
     results: Mapping[str, Result]
     latents: Sequence[Mapping[str, Any]]  # rows of `latent_table`
     explained: float | None = None  # share of the data's variance that reconstructions explain
+    channels: Sequence[Mapping[str, Any]] = ()  # rows of `channel_table`, of latents that are maps
 
     def get(self, name: str) -> Any:
         return self.results.get(name)
@@ -74,8 +84,15 @@ class Facts:
 
     @property
     def collapsed(self) -> bool:
-        """Whether it is known of every latent that it carries no information."""
+        """Whether it is known of every latent, or channel, that it carries no information."""
+        if self.layout is not None:
+            return bool(self.channels) and all(row["dead"] for row in self.channels)
         return bool(self.latents) and not self.used
+
+    @property
+    def layout(self) -> Layout | None:
+        """Channels and places, if the latents are maps."""
+        return self.recording.layout
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,11 @@ class Rule:
     checks: str  # what holds for a healthy model, with {threshold} or {percent} in it
     find: Callable[[Facts, float], Iterable[Finding]]
     of_collapsed: bool = False  # whether it says anything of a model that uses no latent
+    latents: Literal["vector", "maps", "any"] = "vector"  # the latents that it can speak of
+
+    def applies(self, layout: object) -> bool:
+        """Whether the rule is about such latents; the one place where this is decided."""
+        return self.latents in ("any", "vector" if layout is None else "maps")
 
     @property
     def sentence(self) -> str:
@@ -94,7 +116,7 @@ class Rule:
 
     def __call__(self, facts: Facts) -> list[Finding]:
         """The findings; none where the collapse of the model explains what is seen."""
-        if facts.collapsed and not self.of_collapsed:
+        if not self.applies(facts.layout) or (facts.collapsed and not self.of_collapsed):
             return []
         return [
             replace(finding, rule=self.name, checked=self.sentence)

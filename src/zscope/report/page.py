@@ -15,10 +15,12 @@ from zscope.report import pictures
 from zscope.report.build import Report
 from zscope.report.findings import MEANING
 from zscope.report.latents import SHOWN
+from zscope.report.maps import GAINS, OFFSETS
+from zscope.report.maps import SHOWN as SHOWN_CHANNELS
 from zscope.report.pictures import COLOURS, FEW
 from zscope.report.progress import Watch
 from zscope.report.rules import RULES
-from zscope.results import Result
+from zscope.results import Measure, Result
 from zscope.tables.formats import score_text
 
 __all__ = ["page"]
@@ -29,6 +31,8 @@ MOST = 6
 """Scores of one assay in the table of all; its own section has every one."""
 ROOM = 8_000_000
 """Characters that all pictures together may take, so that the page stays below 10 MB."""
+ROOM_OF_MAPS = 4_500_000
+"""The same for latents that are maps: below 5 MB."""
 
 
 def page(report: Report, progress: Watch | None = None) -> str:
@@ -44,12 +48,22 @@ def page(report: Report, progress: Watch | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {"number": number, "value": score_cell, "code": mark_code}
+    filters: dict[str, Any] = {
+        "number": number,
+        "value": score_cell,
+        "code": mark_code,
+        "signed": signed,
+    }
     environment.filters |= filters
+    layout = report.about["model"].get("layout")
     entries = [entry for name, entry in CATALOGUE.items() if name in report]
+    if layout is not None:  # what readers of such a page ask first
+        entries.sort(key=lambda entry: entry.group != "diffusion")
     groups: dict[str, dict[str, Any]] = {}
     strips = [row["traversal"]["picture"] for row in report.latents if "traversal" in row]
     room = ROOM - sum(map(len, strips))
+    if layout is not None:
+        room = ROOM_OF_MAPS - len(str(report.maps))
     for done, entry in enumerate(entries):
         if progress is not None:
             progress(Progress(f"drawing {entry.name}", done, len(entries), None))
@@ -66,7 +80,13 @@ def page(report: Report, progress: Watch | None = None) -> str:
         meaning=MEANING,
         notes={reason: k for k, reason in enumerate(dict.fromkeys(reasons), 1)},
         most=MOST,
-        rules=RULES,
+        rules=[rule for rule in RULES if rule.applies(layout)],
+        layout=layout,
+        shown_channels=report.channels[:SHOWN_CHANNELS],
+        more_channels=report.channels[SHOWN_CHANNELS:],
+        channel_columns={key for row in report.channels for key in row},
+        offsets=OFFSETS,
+        gains=GAINS,
         columns={key for row in report.latents for key in row},
         rows=report.latents[:SHOWN],
         vectors=len(report.about["data"]["shape"]) == 1,
@@ -87,23 +107,30 @@ def feature_labels(data: dict[str, Any]) -> list[str]:
 def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
     """One assay for the template; its figures may take `room` characters."""
     result = report.results.get(entry.name)
+    word = str if result is None else result.worded
     return {
         "name": entry.name,
-        "question": entry.question,
+        "question": word(entry.question),
         "function": f"zs.assays.{entry.attribute}",
         "definition": paragraphs(entry.cite),
         "missing": report.missing.get(entry.name),
         "failed": report.failed.get(entry.name),
         "note": report.measurements.notes.get(entry.name, ""),
-        "summary": [] if result is None else result.summary(),
-        "scores": [] if result is None else [each.to_dict() for each in result.measures()],
-        "flags": [] if result is None else getattr(result, "flags", []),
+        "summary": [] if result is None else [tuple(map(word, line)) for line in result.summary()],
+        "scores": [] if result is None else [_score(result, each) for each in result.measures()],
+        "flags": [word(flag) for flag in getattr(result, "flags", [])],
         **(
             {"figures": [], "undrawn": ""}
             if result is None
             else figures(result, entry.name, room, report.failed)
         ),
     }
+
+
+def _score(result: Result, measure: Measure) -> dict[str, Any]:
+    """A score for the template."""
+    score = measure.to_dict()
+    return {**score, "score": result.worded(score["score"])}
 
 
 def figures(result: Result, name: str, room: int, failed: dict[str, Failure]) -> dict[str, Any]:
@@ -165,6 +192,11 @@ def number(value: float | None, digits: int = 2) -> str:
         return ""
     text = f"{value:.{digits}f}"
     return (text.lstrip("-") if float(text) == 0 else text).replace("-", "−")
+
+
+def signed(value: int) -> str:
+    """A whole number with its sign."""
+    return f"{value:+d}".replace("-", "−") if value else "0"
 
 
 def score_cell(value: float | None) -> str:

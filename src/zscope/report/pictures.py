@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["figure", "lines", "sheet", "strip"]
+__all__ = ["coloured", "figure", "lines", "row", "sheet", "strip"]
 
 LARGE = 400_000
 """Figures whose SVG has more bytes are saved as PNG, at a lower resolution if necessary."""
@@ -100,6 +101,67 @@ def sheet(pictures: np.ndarray) -> str:
     plain: Any = {"Software": None}  # the same picture gives the same bytes
     images.imsave(memory, np.clip(paper, 0, 1), format="png", metadata=plain)
     return address(memory.getvalue(), "png")
+
+
+def coloured(maps: Tensor, *, signed: bool = True) -> Tensor:
+    """Maps (... x height x width) of values from -1 to 1, or 0 to 1, in colours (... x 3 x ...).
+
+    Few shades, since a page has many maps and each shade makes its files larger.
+    """
+    from zscope.plots import theme
+
+    shades = 48
+    share = (maps + 1) / 2 if signed else maps
+    number = (share.clamp(0, 1) * shades).round().long()
+    colours = theme.diverging() if signed else theme.sequential()
+    palette = np.array([colours(k / shades)[:3] for k in range(shades + 1)])
+    return Tensor(palette)[number].movedim(-1, -3)
+
+
+def row(pictures: Tensor, side: int) -> str:
+    """Pictures (n x colours x height x width, from 0 to 1) side by side, as one PNG.
+
+    All have the same size, the longer side as given, so that rows of pictures and of smaller maps
+    line up on a page.
+    """
+    height, width = pictures.shape[2:]
+    scale = side / max(height, width)
+    sizes = [max(1, round(scale * length)) for length in (height, width)]
+    if scale < 1:
+        pictures = F.adaptive_avg_pool2d(pictures, sizes)
+    else:
+        pictures = F.interpolate(pictures, sizes, mode="nearest")
+    if pictures.shape[1] not in (1, 3):
+        pictures = pictures.mean(1, keepdim=True)
+    cells = pictures.expand(-1, 3, -1, -1).clamp(0, 1).permute(0, 2, 3, 1).numpy()
+    gap = side // 16
+    paper = np.zeros((sizes[0], len(cells) * (sizes[1] + gap) - gap, 4), np.uint8)
+    for k, cell in enumerate(cells):
+        left = k * (sizes[1] + gap)
+        paper[:, left : left + sizes[1], :3] = (255 * cell).round()
+        paper[:, left : left + sizes[1], 3] = 255
+    return address(_png(paper), "png")
+
+
+def _png(paper: np.ndarray) -> bytes:
+    """Pixels (height x width x red, green, blue, opacity) as a PNG, with a palette if that will do.
+
+    Maps have few colours, and take a quarter of the bytes with a palette.
+    """
+    from PIL import Image  # matplotlib needs it too
+
+    packed = np.ascontiguousarray(paper).view(np.uint32)[:, :, 0]
+    colours, number = np.unique(packed, return_inverse=True)
+    memory = io.BytesIO()
+    if len(colours) > 256:
+        Image.fromarray(paper).save(memory, "png")
+        return memory.getvalue()
+    palette = colours.view(np.uint8).reshape(-1, 4)
+    size = packed.shape[1], packed.shape[0]
+    picture = Image.frombytes("P", size, number.astype(np.uint8).tobytes())
+    picture.putpalette(palette[:, :3].tobytes())
+    picture.save(memory, "png", transparency=palette[:, 3].tobytes())
+    return memory.getvalue()
 
 
 def lines(

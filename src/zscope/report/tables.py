@@ -24,7 +24,9 @@ def first_names(names: Iterable[str], most: int = 6) -> str:
 def flag_lines(results: Mapping[str, Result]) -> list[str]:
     """What must be known to read the results, each flag once, with the assays it is about."""
     flags = names_by_text(
-        (name, flag) for name, result in results.items() for flag in getattr(result, "flags", [])
+        (name, result.worded(flag))
+        for name, result in results.items()
+        for flag in getattr(result, "flags", [])
     )
     return [f"{names}: {flag}" for flag, names in flags.items()]
 

@@ -6,8 +6,9 @@ a finding is shown on the page together with what was checked.
 
 from zscope.assays.responses.matrix import LEAK
 from zscope.determinism import TOLERANCE
+from zscope.report.channels import LEAST_IMPORTANCE
 from zscope.report.findings import Rule
-from zscope.report.rules import features, latents, model, scores, space
+from zscope.report.rules import diffusion, features, latents, model, scores, space
 from zscope.usage import EFFECT, NATS
 
 __all__ = ["RULES"]
@@ -20,6 +21,7 @@ RULES = (
         "the same input, called twice and with one input alone.",
         model.not_a_function,
         of_collapsed=True,
+        latents="any",
     ),
     Rule(
         "reconstruction",
@@ -27,6 +29,7 @@ RULES = (
         "Reconstructions explain at least {percent:g} % of the variance.",
         latents.reconstruction,
         of_collapsed=True,
+        latents="any",
     ),
     Rule(
         "dead latents",
@@ -49,6 +52,7 @@ RULES = (
         "Fewer than {percent:g} % of new samples move farther than 99 % of posterior samples when "
         "they are decoded and encoded again.",
         space.holes,
+        latents="any",
     ),
     Rule(
         "moved features",
@@ -158,5 +162,108 @@ RULES = (
         "The distance of the latents from the decoder's orthogonal directions is below {percent:g} "
         f"% of chance (healthy: below {100 * space.ALIGNED:g} %).",
         space.decoder_axes,
+    ),
+    Rule(
+        "dead channel",
+        0.1,
+        "Every channel carries something: in a variational model its posterior variance, over "
+        "pictures and places, is not that of the prior (within {threshold:g} of 1), in a "
+        "deterministic one its response is at least {threshold:g} or its importance at least "
+        f"{LEAST_IMPORTANCE:g}.",
+        diffusion.dead_channels,
+        of_collapsed=True,
+        latents="maps",
+    ),
+    Rule(
+        "scale off",
+        1.5,
+        "As the model declares that they are scaled, the latents have a standard deviation between "
+        f"1 / {{threshold:g}} and {{threshold:g}} (worth a note: outside 1 / "
+        f"{diffusion.CLOSE_SCALE:g} to {diffusion.CLOSE_SCALE:g}).",
+        diffusion.scale_off,
+        latents="maps",
+    ),
+    Rule(
+        "channels unequal",
+        2,
+        "Standard deviations of channels differ at most {threshold:g} times, and no mean is more "
+        f"than {diffusion.FAR_MEAN:g} standard deviations from 0; as the model declares that "
+        "they are scaled.",
+        diffusion.channels_unequal,
+        latents="maps",
+    ),
+    Rule(
+        "one channel dominates",
+        0.9,
+        "Of three or more channels, none alone explains more than {percent:g} % of what all "
+        "explain.",
+        diffusion.one_channel_dominates,
+        latents="maps",
+    ),
+    Rule(
+        "heavy tails",
+        6,
+        "No channel has an excess kurtosis above {threshold:g} or a skewness beyond "
+        f"±{diffusion.SKEWED:g}.",
+        diffusion.heavy_tails,
+        latents="maps",
+    ),
+    Rule(
+        "posterior without noise",
+        1e-4,
+        "Of a variational model: the posterior variance is at least {threshold:g} of the variance "
+        "of some channel.",
+        diffusion.posterior_noise,
+        latents="maps",
+    ),
+    Rule(
+        "rough spectrum",
+        1.5,
+        "The share of high frequencies is at most {threshold:g} times that of the pictures at the "
+        "same size, and latents without the upper half of their frequencies decode to pictures "
+        f"without theirs (error at most {diffusion.UNLIKE:g}).",
+        diffusion.rough_spectrum,
+        latents="maps",
+    ),
+    Rule(
+        "not equivariant",
+        0.25,
+        "Transformed pictures have transformed latents: the mean error is at most {threshold:g} "
+        "over flips, turns, shifts and scaling that stay inside the data.",
+        diffusion.not_equivariant,
+        latents="maps",
+    ),
+    Rule(
+        "fragile decoder",
+        4,
+        "The decoder amplifies small noise on the latents by at most {threshold:g} (as a share of "
+        "the variance; 1 for the identity).",
+        diffusion.fragile_decoder,
+        latents="maps",
+    ),
+    Rule(
+        "not local",
+        0.5,
+        f"Of maps with at least {diffusion.FEWEST_PLACES} places: at least {{percent:g}} % of the "
+        f"response to a change at one place stays within {diffusion.NEAR} places.",
+        diffusion.not_local,
+        latents="maps",
+    ),
+    Rule(
+        "channels respond together",
+        LEAK,
+        "No causal channel responds to another: by more than {percent:g} % of a change of its own, "
+        "and by more than the noise of its posterior.",
+        diffusion.channels_respond,
+        latents="maps",
+    ),
+    Rule(
+        "few pictures",
+        50,
+        "The places of all pictures are worth at least {threshold:g} independent numbers for each "
+        "channel.",
+        diffusion.few_pictures,
+        of_collapsed=True,
+        latents="maps",
     ),
 )

@@ -39,9 +39,18 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
         f"posterior samples when they are decoded and encoded again (median "
         f"{float(result.ratio.median()):.2g} times as far); about 1 % is expected."
     )
-    of_prior = result.source == "prior"
+    of_prior, of_maps = result.source == "prior", facts.layout is not None
     name = "prior samples" if of_prior else "hybrid samples"
-    if share >= threshold:
+    if share >= threshold and of_maps:
+        yield Finding(
+            f"{percent(share)} of {name} fall into holes",
+            evidence,
+            "no harm to diffusion, which learns how channels and places depend on each other; when "
+            "you edit latents, change them together",
+            "note",
+            0.2,
+        )
+    elif share >= threshold:
         yield Finding(
             f"{percent(share)} of {name} fall into holes",
             evidence,

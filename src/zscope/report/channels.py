@@ -1,0 +1,122 @@
+"""A table of the channels of latents that are maps: their scale, what each carries and does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zscope.assays.diffusion.importance import UnitImportance
+from zscope.assays.diffusion.locality import Locality
+from zscope.assays.diffusion.spectrum import LatentSpectrum
+from zscope.assays.pictures import channel_scales
+from zscope.assays.regime.types import VariableTypes
+from zscope.assays.responses.matrix import ResponseMatrix
+from zscope.map_summary import MapSummary
+from zscope.recording import Recording
+from zscope.results import Result
+
+__all__ = ["ALPHA", "LEAST_IMPORTANCE", "LEAST_RESPONSE", "channel_matrix", "channel_table"]
+
+ALPHA = 0.1
+"""Of the published rule: a posterior whose variance is so close to that of the prior is passive."""
+LEAST_RESPONSE = 0.1
+LEAST_IMPORTANCE = 0.01
+"""A channel of a deterministic model below both carries nothing."""
+
+
+def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """One row for each channel, the most important first.
+
+    Columns, as far as they were measured: channel; mean and std (of posterior draws, over pictures
+    and places); of a variational model type (active, mixed or passive) and kl (nats a picture);
+    response (the diagonal of the response matrix); gain (what is left of a change at one place,
+    from `locality`); importance and alone (from `unit_importance`); excess (its high frequencies
+    over those of the pictures, from `latent_spectrum`); dead (whether it carries nothing; None if
+    that was not measured).
+    """
+    summary = recording.map_summary
+    mean, std = channel_scales(summary)
+    rows: list[dict[str, Any]] = [
+        {"channel": k, "mean": float(mean[k]), "std": float(std[k])} for k in range(len(mean))
+    ]
+    if not summary.deterministic:
+        kl = _divergence(summary).tolist()
+        for k, (row, kind) in enumerate(zip(rows, _types(summary, results), strict=True)):
+            row |= {"type": kind, "kl": kl[k]}
+    for name, values in _measured(results, len(rows)).items():
+        for row, value in zip(rows, values.tolist(), strict=True):
+            row[name] = value
+    dead = _dead(rows, results)
+    for row, each in zip(rows, dead, strict=True):
+        row["dead"] = each
+    order = next((key for key in ("importance", "kl", "std") if key in rows[0]), "std")
+    return sorted(rows, key=lambda row: -float(row[order]))
+
+
+def channel_matrix(results: Mapping[str, Result], channels: int) -> ResponseMatrix | None:
+    """The response matrix, if it was measured channel by channel."""
+    matrix = results.get("response-matrix")
+    by_channel = isinstance(matrix, ResponseMatrix) and len(matrix.relative) == channels
+    return matrix if by_channel and isinstance(matrix, ResponseMatrix) else None
+
+
+def _measured(results: Mapping[str, Result], channels: int) -> dict[str, Tensor]:
+    """What assays say of every channel, by column."""
+    columns: dict[str, Tensor] = {}
+    if (matrix := channel_matrix(results, channels)) is not None:
+        columns["response"] = matrix.relative.diagonal()
+    if isinstance(local := results.get("locality"), Locality):
+        columns["gain"] = local.gain
+    if isinstance(importance := results.get("unit-importance"), UnitImportance):
+        columns |= {"importance": importance.importance, "alone": importance.alone}
+    if isinstance(spectrum := results.get("latent-spectrum"), LatentSpectrum) and spectrum.excess:
+        axes = next(iter(spectrum.excess))
+        if axes == next(iter(spectrum.spectra)):  # that of `channel_high`
+            columns["excess"] = spectrum.channel_high / spectrum.picture_spectra[axes].high
+    return columns
+
+
+def _types(summary: MapSummary, results: Mapping[str, Result]) -> list[str]:
+    """The type of each channel, by the published rule with pictures x places as rows."""
+    channels, types = summary.layout.channels, results.get("variable-types")
+    if isinstance(types, VariableTypes) and types.latents == channels:
+        return types.labels
+    moments = summary.moments()
+    mean, steady = moments["v"], moments["v2"] - moments["v"].square() <= ALPHA
+    return [
+        "mixed" if not calm else "passive" if abs(v - 1) <= ALPHA else "active" if v <= ALPHA else
+        "mixed"
+        for v, calm in zip(mean.tolist(), steady.tolist(), strict=True)
+    ]  # fmt: skip
+
+
+def _divergence(summary: MapSummary) -> Tensor:
+    """KL of the posterior from N(0, 1), in nats of one picture: the sum over places, by channel."""
+    moments, centre = summary.moments(), summary.centre
+    squares = moments["m2"] + 2 * centre * moments["m"] + centre.square()
+    each = 0.5 * (squares + moments["v"] - 1 - moments["log_v"])
+    return each.clamp_min(0) * summary.layout.positions
+
+
+def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[bool | None]:
+    """Whether each channel carries nothing: of a variational model, whether it is passive.
+
+    In a deterministic one both its response and its importance are small, at the upper ends of
+    their intervals. Without the response matrix, what is left of a change at one place stands for
+    the response.
+    """
+    if "type" in rows[0]:
+        return [row["type"] == "passive" for row in rows]
+    importance = results.get("unit-importance")
+    if not isinstance(importance, UnitImportance) or not {"response", "gain"} & rows[0].keys():
+        return [None] * len(rows)
+    response = torch.tensor([abs(row.get("response", row.get("gain"))) for row in rows])
+    matrix = channel_matrix(results, len(rows))
+    if matrix is not None and matrix.relative_interval is not None:
+        response = matrix.relative_interval[1].diagonal()
+    most = importance.importance
+    if importance.importance_interval is not None:
+        most = importance.importance_interval[:, 1]
+    dead = (response < LEAST_RESPONSE) & (most < LEAST_IMPORTANCE)
+    return [bool(each) for each in dead]

@@ -1,0 +1,625 @@
+"""Rules about latents that are maps: is this latent space ready for diffusion?
+
+Each is a line of the card (`zscope.report.card`), healthy or not. A rule speaks only if the nearer
+end of the interval over pictures is beyond its threshold. The thresholds are ours: none that has
+been published predicts how well a diffusion model will do.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zscope.assays.pictures import intervals
+from zscope.layout import LatentScaling
+from zscope.randomness import named_generator
+from zscope.report.channels import channel_matrix
+from zscope.report.findings import Check, Facts, Finding, and_list, percent, table
+
+__all__ = [
+    "channels_respond", "channels_unequal", "dead_channels", "few_pictures", "fragile_decoder",
+    "heavy_tails", "not_equivariant", "not_local", "one_channel_dominates", "posterior_noise",
+    "rough_spectrum", "scale_off",
+]  # fmt: skip
+
+FAR_MEAN = 0.5
+"""Means of channels farther from 0, in standard deviations, are worth removing."""
+CLOSE_SCALE = 1.2
+"""Standard deviations within this factor of 1 need no remark."""
+SKEWED = 1.0
+UNLIKE = 0.5
+"""Of the correspondence of smoothed latents and pictures."""
+NEAR = 2
+"""Places within which most of a local change stays."""
+FEWEST_PLACES = 64
+"""A smaller map has no places far from another."""
+CONCENTRATED = 2.0
+"""Standard deviation of a place, in units of that of its channel, at which outliers are there."""
+RESAMPLES = 100
+
+Ends = tuple[float, float] | None
+
+
+def channels_text(channels: Sequence[int]) -> str:
+    """The channels as in a sentence; of many, the first ten."""
+    if len(channels) > 12:
+        return f"Channels {', '.join(map(str, channels[:10]))} and {len(channels) - 10} others"
+    return f"Channel{'' if len(channels) == 1 else 's'} {and_list(channels)}"
+
+
+def near_end(value: float, ends: Ends, *, above: bool = True) -> float:
+    """The end of the interval that is nearer to a threshold; without one the value itself."""
+    if ends is None:
+        return value
+    return min(value, ends[0]) if above else max(value, ends[1])
+
+
+def between(ends: Ends, form: str = ".2f") -> str:
+    """The interval in words, or nothing."""
+    return "" if ends is None else f" (95 % interval {ends[0]:{form}} to {ends[1]:{form}})"
+
+
+def pair(ends: Any) -> Ends:
+    """A row of a tensor of intervals as two numbers."""
+    return None if ends is None else (float(ends[0]), float(ends[1]))
+
+
+def alive(facts: Facts) -> list[int]:
+    """The channels that carry something; a dead one is a finding of its own."""
+    dead = {row["channel"] for row in facts.channels if row["dead"]}
+    count = 0 if facts.layout is None else facts.layout.channels
+    return [k for k in range(count) if k not in dead]
+
+
+def in_order(facts: Facts) -> list[Mapping[str, Any]]:
+    return sorted(facts.channels, key=lambda row: row["channel"])
+
+
+def dead_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
+    rows = in_order(facts)
+    if not rows or rows[0]["dead"] is None:
+        return
+    dead, total = [row for row in rows if row["dead"]], len(rows)
+    variational = "type" in rows[0]
+    evidence = (
+        f"Posterior variances of {facts.recording.map_summary.pictures:,} pictures and all places."
+        if variational
+        else "Responses and importances over the base pictures."
+    )
+    columns = {
+        "channel": "channel", "kl": "KL of a picture, nats", "response": "response",
+        "gain": "gain at a place", "importance": "importance",
+    }  # fmt: skip
+    known = [key for key in columns if key in rows[0]]
+    if not dead:
+        yield Check(
+            f"All {total} channels carry information"
+            if total > 1
+            else "The only channel carries information",
+            evidence,
+            level="healthy",
+            matters=0.8,
+            value=0.0,
+        )
+        return
+    numbers = [row["channel"] for row in dead]
+    left = total - len(dead)
+    weight = "lower the KL weight" if variational else "check the decoder, which ignores it"
+    if left:
+        advice = f"{weight}, or train with {left} channel{'' if left == 1 else 's'}"
+    elif variational:
+        advice = "the posterior has collapsed; lower the KL weight, or increase it only gradually"
+    else:
+        advice = "check that encoder and decoder belong together"
+    yield Check(
+        f"{channels_text(numbers)} of {total} {'carries' if len(dead) == 1 else 'carry'} nothing"
+        if left
+        else f"None of the {total} channels carries anything",
+        evidence,
+        advice,
+        "problem",
+        0.9 if left else 1.0,
+        table=table([columns[key] for key in known], [[row[key] for key in known] for row in dead]),
+        value=float(len(dead)),
+    )
+
+
+def scale_off(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("latent-statistics")
+    if result is None:
+        return
+    lines = result.paste().replace("\n", " ")
+    pictures = f"{result.samples:,} pictures"
+    if result.declared_std is None:
+        yield Check(
+            f"Scale for diffusion: scaling_factor {result.score:.4g}",
+            f"1 / the standard deviation of all numbers{between(result.interval, '.4g')}, "
+            f"{pictures}. The model declares no scaling.",
+            f"put it into its config.json: {lines}",
+            "note",
+            0.5,
+            value=result.score,
+            interval=result.interval,
+        )
+        return
+    value, ends = result.declared_std, declared_interval(result)
+    name = declared_name(result.declared)
+    evidence = f"Standard deviation{between(ends)} of the latents as scaled; {pictures}."
+    off = max(near_end(value, ends), 1 / max(near_end(value, ends, above=False), 1e-30))
+    if off <= CLOSE_SCALE:
+        yield Check(
+            f"With {name} these latents have std {value:.2f}",
+            evidence,
+            level="healthy",
+            matters=0.7,
+            value=value,
+            interval=ends,
+        )
+        return
+    yield Check(
+        f"With {name} these latents have std {value:.2f}, not 1",
+        evidence,
+        f"in config.json, set {lines}",
+        "problem" if off > threshold else "note",
+        0.85,
+        value=value,
+        interval=ends,
+    )
+
+
+def declared_name(declared: Mapping[str, Any]) -> str:
+    """The scaling that the configuration of a model declares, as in a sentence."""
+    if declared.get("latents_std") is not None or declared.get("latents_mean") is not None:
+        return "the declared latents_mean and latents_std"
+    return f"scaling_factor {declared['scaling_factor']:g}"
+
+
+def declared_interval(result: Any) -> Ends:
+    """The interval of the std under the declared scaling."""
+    if result.declared["latents_std"] is None and result.declared["latents_mean"] is None:
+        if result.interval is None:
+            return None
+        low, high = result.interval  # of the inverse of the std
+        scaled = result.declared_std * result.score
+        return scaled / high, scaled / low if low > 0 else math.inf
+    if result.std_interval is None:
+        return None
+    factor = result.declared_channel_std / result.std.clamp_min(1e-30)
+    rest = result.declared_std**2 - float(result.declared_channel_std.square().mean())
+    low, high = (
+        math.sqrt(max(0.0, float((ends.clamp_min(0) * factor).square().mean()) + rest))
+        for ends in result.std_interval.unbind(1)
+    )
+    return low, high
+
+
+def channels_unequal(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result, channels = facts.get("latent-statistics"), alive(facts)
+    if result is None or not channels:
+        return
+    shift, factor = declared_scaling(facts)
+    factor = factor / factor.mean()  # one for all changes nothing here
+    mean, std = ((result.mean - shift) * factor)[channels], (result.std * factor)[channels]
+    if not bool((std > 0).all()):
+        return
+    widest, narrowest = int(std.argmax()), int(std.argmin())
+    ratio = float(std[widest] / std[narrowest])
+    away = mean.abs() / std
+    farthest = int(away.argmax())
+    ratio_ends: Ends = None
+    far_ends: Ends = None
+    if result.std_interval is not None:
+        low, high = (
+            (ends * factor)[channels] for ends in result.std_interval.clamp_min(0).unbind(1)
+        )
+        top = float(high[widest] / low[narrowest]) if float(low[narrowest]) > 0 else math.inf
+        ratio_ends = float(low[widest] / high[narrowest]), top
+        half = (result.mean_interval.diff(dim=1)[:, 0] * factor)[channels] / std / 2
+        far_ends = (
+            max(0.0, float(away[farthest] - half[farthest])),
+            float(away[farthest] + half[farthest]),
+        )
+    scale = near_end(ratio, ratio_ends) > threshold
+    shifted = near_end(float(away[farthest]), far_ends) > FAR_MEAN
+    evidence = (
+        f"Channel {channels[widest]} has std {float(std[widest]):.3g}, channel "
+        f"{channels[narrowest]} {float(std[narrowest]):.3g}; the mean of channel "
+        f"{channels[farthest]} is {float(away[farthest]):.2f} standard deviations from 0. "
+        f"{result.samples:,} pictures."
+    )
+    if not (scale or shifted):
+        yield Check(
+            f"Channels differ {ratio:.2g}× in scale",
+            evidence,
+            level="healthy",
+            matters=0.6,
+            value=ratio,
+            interval=finite(ratio_ends),
+        )
+        return
+    text = (
+        f"Channels differ {ratio:.2g}× in scale"
+        if scale
+        else f"The mean of channel {channels[farthest]} is {float(away[farthest]):.2f} standard "
+        "deviations from 0"
+    )
+    yield Check(
+        text,
+        evidence,
+        "scale each channel by its own latents_mean and latents_std",
+        "note",
+        0.5,
+        table=table(
+            ("channel", "mean", "standard deviation"),
+            [(k, float(result.mean[k]), float(result.std[k])) for k in channels],
+        ),
+        value=ratio if scale else float(away[farthest]),
+        interval=finite(ratio_ends if scale else far_ends),
+    )
+
+
+def declared_scaling(facts: Facts) -> tuple[Tensor, Tensor]:
+    """What the model declares to be subtracted from each channel, and to be multiplied with."""
+    model, layout = facts.recording.model, facts.layout
+    assert layout is not None
+    scaling = LatentScaling() if model is None else model.latent_scaling or LatentScaling()
+    return scaling.affine(layout.channels)
+
+
+def finite(ends: Ends) -> Ends:
+    """The interval, unless one of its ends is infinite."""
+    return None if ends is None or math.isinf(ends[1]) else ends
+
+
+def one_channel_dominates(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("unit-importance")
+    if result is None or len(result.alone) < 3 or result.explained <= 0:
+        return
+    best = int(result.alone.argmax())
+    value = float(result.alone[best])
+    ends = None if result.alone_interval is None else pair(result.alone_interval[best])
+    share = value / result.explained
+    evidence = (
+        f"Channel {best} alone explains {percent(max(0.0, value))} of the variance of the pictures"
+        f"{between(ends)}, all {len(result.alone)} channels {percent(result.explained)}; "
+        f"{result.samples:,} base pictures."
+    )
+    shares = None if ends is None else (ends[0] / result.explained, ends[1] / result.explained)
+    if near_end(value, ends) > threshold * result.explained:
+        yield Check(
+            f"Channel {best} alone explains {percent(share)} of what all channels explain",
+            evidence,
+            "fewer channels may be enough",
+            "note",
+            0.45,
+            value=share,
+            interval=shares,
+        )
+        return
+    yield Check(
+        f"No channel does it alone: channel {best} explains {percent(max(0.0, share))} of what all "
+        "explain",
+        evidence,
+        level="healthy",
+        matters=0.4,
+        value=share,
+        interval=shares,
+    )
+
+
+def heavy_tails(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result, channels = facts.get("latent-statistics"), alive(facts)
+    if result is None or not channels:
+        return
+    ends = tail_intervals(facts, result)
+    kurtosis, skew = result.kurtosis[channels], result.skewness[channels].abs()
+    nearer = [kurtosis, skew] if ends is None else [each[channels] for each in ends]
+    outlying = [
+        k
+        for k, tail, side in zip(channels, nearer[0].tolist(), nearer[1].tolist(), strict=True)
+        if tail > threshold or side > SKEWED
+    ]
+    worst = max(outlying or channels, key=lambda k: float(result.kurtosis[k]))
+    value, side = float(result.kurtosis[worst]), float(result.skewness[worst])
+    evidence = f"Excess kurtosis and skewness (both 0 for a Gaussian), {result.samples:,} pictures."
+    if not outlying:
+        yield Check(
+            f"No channel has outliers (largest excess kurtosis {value:.2g}, channel {worst})",
+            evidence,
+            level="healthy",
+            matters=0.4,
+            value=value,
+        )
+        return
+    std_map = result.std_map[worst].flatten()
+    place = int(std_map.argmax())
+    where = ""
+    if float(std_map[place]) > CONCENTRATED * float(result.std[worst]):
+        where = f", mostly at place {place_text(facts, place)}"
+    yield Check(
+        f"Channel {worst} has outliers (excess kurtosis {value:.2g}, skewness {side:.2g}{where})",
+        evidence,
+        "look at its map; a diffusion model sees numbers far outside ±3",
+        "note",
+        0.45,
+        table=table(
+            ("channel", "excess kurtosis", "skewness"),
+            [(k, float(result.kurtosis[k]), float(result.skewness[k])) for k in outlying],
+        ),
+        value=value,
+    )
+
+
+def place_text(facts: Facts, place: int) -> str:
+    """The coordinates of a place."""
+    assert facts.layout is not None
+    where = torch.unravel_index(torch.tensor(place), facts.layout.places)
+    return ", ".join(str(int(each)) for each in where)
+
+
+def tail_intervals(facts: Facts, result: Any) -> list[Tensor] | None:
+    """The lower ends of kurtosis and of the size of skewness of each channel, over pictures."""
+    summary, recording = facts.recording.map_summary, facts.recording
+    if result.interval is None or summary.pictures != result.samples:
+        return None
+
+    def work() -> list[Tensor] | None:
+        def shape(rows: Tensor) -> Tensor:
+            weights = torch.zeros(summary.pictures, dtype=torch.float64)
+            weights[rows] = 1 / len(rows)
+            return _shape(summary.moments(weights), result.of)
+
+        generator = named_generator(recording.seed, "tails of channels")
+        value = torch.stack([result.skewness, result.kurtosis]).double()
+        ends, _ = intervals(
+            shape, value, summary.pictures, RESAMPLES, generator, "finding on heavy tails"
+        )
+        if ends is None:
+            return None
+        skew, kurtosis = ends
+        size = torch.where(skew.prod(1) <= 0, 0, skew.abs().amin(1))  # 0: of either sign
+        return [kurtosis[:, 0], size]
+
+    lower: list[Tensor] | None = recording.share(("tails of channels", result.of), work)
+    return lower
+
+
+def _shape(moments: Mapping[str, Tensor], of: str) -> Tensor:
+    """Skewness and excess kurtosis of posterior draws, as `latent_statistics` defines them."""
+    a, m2, m3, m4 = (moments[name] for name in ("m", "m2", "m3", "m4"))
+    variance = m2 - a.square()
+    third, fourth = m3 - 3 * a * m2 + 2 * a**3, m4 - 4 * a * m3 + 6 * a**2 * m2 - 3 * a**4
+    if of == "draws":
+        v, mv = moments["v"], moments["mv"]
+        variance = variance + v
+        third = third + 3 * (mv - a * v)
+        fourth = fourth + 6 * (moments["m2v"] - 2 * a * mv + a**2 * v) + 3 * moments["v2"]
+    constant = variance <= 1e-12 * variance.max()
+    unit = torch.where(constant, 1, variance)
+    shape = torch.stack([third / unit**1.5, fourth / unit.square() - 3])
+    return torch.where(constant, 0, shape)
+
+
+def posterior_noise(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result, channels = facts.get("latent-statistics"), alive(facts)
+    if result is None or facts.recording.posterior.deterministic or not channels:
+        return
+    share = result.noise_share[channels]
+    most = float(share.max())
+    evidence = (
+        f"Mean posterior variance over the variance of a channel, {result.samples:,} pictures; "
+        f"channel {channels[int(share.argmax())]} has most."
+    )
+    if most < threshold:
+        yield Check(
+            "The posterior is effectively deterministic: the KL term smooths nothing",
+            f"At most {most:.1g} of a channel is noise. {evidence}",
+            "add noise to the latents in training, or use a larger KL weight",
+            "note",
+            0.45,
+            value=most,
+        )
+        return
+    text = percent(most) if most >= 0.0005 else f"{most:.1g}"
+    yield Check(
+        f"Posterior noise is up to {text} of the variance of a channel",
+        evidence,
+        level="healthy",
+        matters=0.3,
+        value=most,
+    )
+
+
+def rough_spectrum(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("latent-spectrum")
+    if result is None:
+        return
+    advice = (
+        "fine-tune with scale equivariance: downsampled latents must decode to downsampled pictures"
+    )
+    for axes, value in result.excess.items():
+        ends = pair(result.excess_interval.get(axes))
+        where = "" if axes == "space" else f" along {axes}"
+        rough = near_end(value, ends) > threshold
+        yield Check(
+            f"Latents have {value:.2g}× the high-frequency energy{where} of the pictures at the "
+            "same size",
+            f"High frequencies hold {percent(result.spectra[axes].high)} of the energy of latents "
+            f"and {percent(result.picture_spectra[axes].high)} of that of pictures (white noise: "
+            f"{percent(result.spectra[axes].chance)}); {result.samples:,} pictures"
+            f"{between(ends)}.",
+            advice if rough else "",
+            "note" if rough else "healthy",
+            0.5,
+            value=value,
+            interval=ends,
+        )
+    half = "1/2"
+    if half in result.correspondence:
+        value, ends = result.correspondence[half], pair(result.correspondence_interval.get(half))
+        unlike = near_end(value, ends) > UNLIKE
+        yield Check(
+            f"Smoothed latents do not decode to smoothed pictures (error {value:.2g})"
+            if unlike
+            else f"Smoothed latents decode to smoothed pictures (error {value:.2g})",
+            "Latents and pictures without the upper half of their frequencies; the error is "
+            f"relative to the variance of smoothed pictures{between(ends)}.",
+            advice if unlike else "",
+            "note" if unlike else "healthy",
+            0.5,
+            value=value,
+            interval=ends,
+        )
+
+
+WORDS = {
+    "flip": "Flipping the picture does not flip the latents",
+    "reverse": "Reversing time does not reverse the latents",
+    "turn": "Turning the picture does not turn the latents",
+    "shift": "Shifting the picture does not shift the latents",
+    "half": "Scaling the picture does not scale the latents",
+}
+
+
+def not_equivariant(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("equivariance")
+    if result is None or result.score is None:
+        return
+    value = 1 - result.score
+    ends = None if result.interval is None else (1 - result.interval[1], 1 - result.interval[0])
+    inside = {name: each for name, each in result.transformations.items() if each.inside}
+    outside = len(result.transformations) - len(inside)
+    evidence = (
+        f"Mean error {value:.2f}{between(ends)} over {len(inside)} transformation"
+        f"{'' if len(inside) == 1 else 's'}; {result.samples:,} base pictures."
+    )
+    if outside:
+        evidence += f" {outside} more leave{'s' * (outside == 1)} the data and do not count."
+    rows = [(name, each.encoder, each.decoder) for name, each in inside.items()]
+    columns = ("transformation", "encoder", "decoder")
+    if near_end(value, ends) > threshold:
+        worst = max(inside, key=lambda name: inside[name].encoder)
+        words = WORDS.get(worst.split()[0], "Transformed pictures do not have transformed latents")
+        yield Check(
+            f"{words} (error {inside[worst].encoder:.2f}; 1 = unrelated)",
+            evidence,
+            "fine-tune with an equivariance loss (EQ-VAE)",
+            "note",
+            0.45,
+            table=table(columns, rows),
+            value=value,
+            interval=ends,
+        )
+        return
+    yield Check(
+        f"Latents follow transformations of the picture (error {value:.2f}; 1 = unrelated)",
+        evidence,
+        level="healthy",
+        matters=0.5,
+        table=table(columns, rows),
+        value=value,
+        interval=ends,
+    )
+
+
+def fragile_decoder(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("noise-robustness")
+    if result is None:
+        return
+    fragile = near_end(result.score, result.interval) > threshold
+    tolerance = (
+        f"above {result.levels[-1]:g}" if result.tolerance is None else f"{result.tolerance:.2g}"
+    )
+    yield Check(
+        f"Noise of 0.1 std costs {percent(0.01 * result.score)} of the variance",
+        f"Gain {result.score:.2f}{between(result.interval)}; noise of {tolerance} std costs as "
+        f"much as the reconstruction itself; {result.samples:,} base pictures.",
+        "train the decoder with noise on its latents" if fragile else "",
+        "problem" if fragile else "healthy",
+        0.7,
+        value=result.score,
+        interval=result.interval,
+    )
+
+
+def not_local(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result, layout = facts.get("locality"), facts.layout
+    if result is None or layout is None or layout.positions < FEWEST_PLACES:
+        return
+    near = min(NEAR, len(result.within) - 1)
+    value = float(result.within[near])
+    ends = None if result.within_interval is None else pair(result.within_interval[near])
+    spread = near_end(value, ends, above=False) < threshold
+    yield Check(
+        f"A change at one place moves the whole map ({percent(value)} stays within {near} places)"
+        if spread
+        else f"A change at one place stays there ({percent(value)} within {near} places)",
+        f"Of the squared response to a change of one channel at one place{between(ends)}; 90 % "
+        f"within {result.reach} places; {result.samples:,} base pictures.",
+        "do not inpaint or tile in latent space" if spread else "",
+        "note" if spread else "healthy",
+        0.4,
+        value=value,
+        interval=ends,
+    )
+
+
+def channels_respond(facts: Facts, threshold: float) -> Iterable[Finding]:
+    layout = facts.layout
+    matrix = None if layout is None else channel_matrix(facts.results, layout.channels)
+    if matrix is None or len(matrix.causal) < 2:
+        return
+    edges, relative = matrix.edges(threshold), matrix.relative
+    evidence = f"Relative responses (1: as strongly as to itself), {matrix.samples:,} pictures."
+    causal = matrix.causal
+    largest = max(float(relative[j, k]) for j in causal for k in causal if j != k)
+    if not edges:
+        yield Check(
+            f"No channel responds to another (at most {largest:.2f}; 1 = as to itself)",
+            evidence,
+            level="healthy",
+            matters=0.5,
+            value=largest,
+        )
+        return
+    edges.sort(key=lambda edge: -float(relative[edge]))
+    joined = sorted({k for edge in edges for k in edge})
+    mutual = all((k, j) in set(edges) for j, k in edges)
+    if mutual:
+        each = "each other" if len(joined) == 2 else "one another"
+        text = f"{channels_text(joined)} respond to {each}"
+    elif len(edges) == 1:
+        text = f"Channel {edges[0][1]} responds to channel {edges[0][0]}"
+    else:
+        text = f"{len(edges)} responses between {channels_text(joined).lower()}"
+    yield Check(
+        f"{text} (up to {largest:.2f}; 1 = as to itself)",
+        evidence,
+        "edit them together: a change of one moves the other too",
+        "note",
+        0.4,
+        table=table(
+            ("changed channel", "responding channel", "response"),
+            [(j, k, float(relative[j, k])) for j, k in edges],
+        ),
+        value=largest,
+    )
+
+
+def few_pictures(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result, channels = facts.get("latent-statistics"), alive(facts)
+    if result is None or not channels:
+        return
+    worth = result.samples * result.independent_places[channels]
+    least, total = int(worth.argmin()), len(result.mean)
+    if float(worth[least]) < threshold * total:
+        yield Finding(
+            f"Only {result.samples:,} pictures were encoded for {total} channels",
+            f"Their places are worth about {float(worth[least]):,.0f} independent numbers in "
+            f"channel {channels[least]}.",
+            "the numbers are rough; use more pictures if you can",
+            "note",
+            0.5,
+        )

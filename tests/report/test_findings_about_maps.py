@@ -1,0 +1,287 @@
+"""Rules about latents that are maps: each speaks where it must, alone, and nowhere else."""
+
+import math
+
+import map_worlds as worlds
+import pytest
+import torch
+from map_worlds import MAP_RULES, TEN, checks, map_facts
+
+import zscope as zs
+from zscope.layout import LatentScaling
+from zscope.report.channels import channel_table
+from zscope.report.findings import Check, Facts
+from zscope.report.rules import RULES
+from zscope.report.rules.diffusion import (
+    _shape,
+    channels_text,
+    declared_interval,
+    finite,
+    near_end,
+)
+
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
+@pytest.fixture(scope="module")
+def x():
+    return worlds.pictures()
+
+
+def told(found):
+    """The findings that are not healthy."""
+    return [each for each in found if each.level != "healthy"]
+
+
+WORLDS = {
+    "dead channel": worlds.dead,
+    "scale off": worlds.misscaled,
+    "channels unequal": worlds.unequal,
+    "rough spectrum": worlds.rough,
+    "not equivariant": worlds.mirrored,
+    "fragile decoder": worlds.fragile,
+    "not local": worlds.far,
+    "channels respond together": worlds.mixing,
+}
+SENTENCES = {
+    "dead channel": "Channel 0 of 4 carries nothing: .* or train with 3 channels",
+    "scale off": r"With scaling_factor 0.18215 these latents have std 0.13, not 1: in config.json, "
+    r'set "scaling_factor": 1\.\d+, "shift_factor": ',
+    "channels unequal": "Channels differ 10× in scale: .* latents_mean and latents_std",
+    "rough spectrum": "Latents have 3.1× the high-frequency energy of the pictures at the same "
+    "size: fine-tune with scale equivariance",
+    "not equivariant": r"(Turning|Flipping) the picture does not \w+ the latents \(error [\d.]+; "
+    r"1 = unrelated\): fine-tune with an equivariance loss \(EQ-VAE\)",
+    "fragile decoder": "Noise of 0.1 std costs 37 % of the variance: train the decoder with noise",
+    "not local": r"A change at one place moves the whole map .*: do not inpaint or tile",
+    "channels respond together": r"Channels 0 and 1 respond to each other .*: edit them together",
+}
+LEVELS = {"dead channel": "problem", "scale off": "problem", "fragile decoder": "problem"}
+
+
+@pytest.mark.parametrize("rule", WORLDS)
+def test_one_thing_wrong_is_one_finding(rule, x):
+    import re
+
+    found = told(checks(WORLDS[rule](x), x))
+    assert [each.rule for each in found] == [rule], [str(each) for each in found]
+    assert re.match(SENTENCES[rule], str(found[0])), str(found[0])
+    assert found[0].level == LEVELS.get(rule, "note")
+    assert found[0].checked == BY_NAME[rule].sentence
+
+
+@pytest.mark.parametrize(
+    "model", [worlds.healthy, worlds.declared_by_channel, lambda x: worlds.model_of(x, noise=0.1)]
+)
+def test_a_healthy_model_has_a_number_for_every_check_and_no_other_finding(model, x):
+    found = checks(model(x), x)
+    assert told(found) == []
+    quiet = {"few pictures", "posterior without noise"}  # findings alone; of posteriors with noise
+    assert {each.rule for each in found} >= {rule.name for rule in MAP_RULES} - quiet
+    assert all(isinstance(each, Check) and each.value is not None for each in found)
+
+
+def test_the_identity_is_healthy(x):
+    maps = worlds.encode(x)
+    model = worlds.declare(zs.wrap(lambda x: x.clone(), lambda z: z.clone(), prior=None), maps)
+    assert told(checks(model, maps)) == []
+
+
+def test_a_passive_channel_is_dead(x):
+    (found,) = told(checks(worlds.passive(x), x))
+    assert (found.rule, found.level) == ("dead channel", "problem")
+    assert str(found).startswith("Channel 0 of 4 carries nothing: lower the KL weight, or train")
+    assert found.table[1][:2] == ("0", "0.00")  # no divergence from the prior
+
+
+def test_all_channels_dead_is_said_once(x):
+    def encoder(x):
+        z = 0 * worlds.encode(x)
+        return z, z
+
+    model = zs.wrap(encoder, worlds.decode)
+    recording = zs.record(model, x)
+    facts = Facts(recording, {}, [], None, channel_table(recording, {}))
+    assert facts.collapsed
+    (found,) = [each for rule in MAP_RULES for each in rule(facts)]
+    assert found.text == "None of the 3 channels carries anything"
+
+
+def test_whether_a_channel_of_a_deterministic_model_is_dead_needs_both_numbers(x):
+    recording = zs.record(worlds.dead(x), x)
+    importance = {"unit-importance": zs.assays.unit_importance(recording)}
+    for results in ({}, importance):  # without a response
+        assert {row["dead"] for row in channel_table(recording, results)} == {None}
+        facts = Facts(recording, results, [], None, channel_table(recording, results))
+        assert BY_NAME["dead channel"](facts) == []
+    results = {**importance, "locality": zs.assays.locality(recording)}
+    rows = channel_table(recording, results)
+    assert [row["channel"] for row in rows if row["dead"]] == [0]
+    assert rows[-1]["channel"] == 0  # the least important is last
+
+
+def test_a_model_that_declares_no_scale_is_given_one(x):
+    model = worlds.healthy(x)
+    model.latent_scaling = None
+    (found,) = told(checks(model, x))
+    statistics = zs.assays.latent_statistics(zs.record(model, x))
+    assert (found.rule, found.level) == ("scale off", "note")
+    factor = f"{statistics.scaling_factor:.4g}"
+    assert found.text == f"Scale for diffusion: scaling_factor {factor}"
+    assert statistics.paste().splitlines()[0] in found.action
+
+
+@pytest.mark.parametrize(("wrong", "level"), [(1.1, "healthy"), (1.35, "note"), (1.7, "problem")])
+@pytest.mark.parametrize("inverse", [False, True])
+def test_the_scale_is_judged_by_how_far_it_is_off_in_both_directions(x, wrong, level, inverse):
+    model = worlds.healthy(x)
+    own = model.latent_scaling.scaling_factor
+    wrong = 1 / wrong if inverse else wrong
+    model.latent_scaling = LatentScaling(own * wrong)
+    (found,) = BY_NAME["scale off"](map_facts(model, x, ["latent-statistics"]))
+    assert found.level == level
+    assert found.value == pytest.approx(wrong)
+    assert found.interval[0] < found.value < found.interval[1]
+
+
+def test_the_interval_of_the_declared_scale_follows_from_that_of_the_channels(x):
+    recording = zs.record(worlds.declared_by_channel(x), x)
+    statistics = zs.assays.latent_statistics(recording)
+    low, high = declared_interval(statistics)
+    assert statistics.declared_std == pytest.approx(1)
+    ends = (statistics.std_interval / statistics.std[:, None]).square().mean(0).sqrt()
+    assert (low, high) == pytest.approx(tuple(ends.tolist()))
+    alone = zs.assays.latent_statistics(recording, resamples=0)
+    assert declared_interval(alone) is None
+
+
+def test_means_far_from_0_are_told_unless_they_are_declared(x):
+    (found,) = told(checks(worlds.shifted(x), x))
+    assert found.rule == "channels unequal"
+    assert found.text.startswith("The mean of channel ")
+    assert "1.4" in found.text
+    everywhere = worlds.model_of(x, lambda z: z + 5, lambda z: z - 5)  # the shift is declared
+    facts = map_facts(everywhere, x, ["latent-statistics"])
+    assert told(BY_NAME["channels unequal"](facts)) == []
+
+
+def test_a_channel_that_does_it_alone_is_named(x):
+    (found,) = told(checks(worlds.one_colour(x * TEN), x * TEN))
+    assert (found.rule, found.level) == ("one channel dominates", "note")
+    assert found.text == "Channel 0 alone explains 98 % of what all channels explain"
+    two = worlds.model_of(x, lambda z: z[:, :2], lambda z: torch.cat([z, z[:, :1] * 0], 1))
+    assert BY_NAME["one channel dominates"](map_facts(two, x, ["unit-importance"])) == []
+
+
+def test_outliers_are_told_and_placed_only_where_they_have_a_place(x):
+    bright = worlds.spots(x)
+    (found,) = told(checks(worlds.healthy(bright), bright))
+    assert (found.rule, found.level) == ("heavy tails", "note")
+    assert "has outliers (excess kurtosis" in found.text
+    assert "mostly at" not in found.text  # anywhere
+    fixed = x.clone()
+    fixed[::3, :, :4, -4:] += 40  # a third of the pictures, in one corner
+    facts = map_facts(worlds.healthy(fixed), fixed, ["latent-statistics"])
+    (found,) = BY_NAME["heavy tails"](facts)
+    assert "mostly at place 0, 7" in found.text
+
+
+def test_tails_are_those_of_the_statistics(x):
+    recording = zs.record(worlds.model_of(x, lambda z: z + z.square(), noise=0.3), x)
+    statistics = zs.assays.latent_statistics(recording)
+    shape = _shape(recording.map_summary.moments(), "draws")
+    assert torch.allclose(shape[0], statistics.skewness, atol=1e-9)
+    assert torch.allclose(shape[1], statistics.kurtosis, atol=1e-9)
+    assert float(statistics.skewness.abs().max()) > 0.5
+
+
+def test_a_posterior_without_noise_is_told(x):
+    (found,) = told(checks(worlds.model_of(x, noise=1e-4), x))
+    assert (found.rule, found.level) == ("posterior without noise", "note")
+    assert "effectively deterministic" in found.text
+    rule, names = BY_NAME["posterior without noise"], ["latent-statistics"]
+    (healthy,) = rule(map_facts(worlds.model_of(x, noise=0.1), x, names))
+    assert healthy.level == "healthy"
+    assert rule(map_facts(worlds.healthy(x), x, names)) == []  # it has no posterior
+
+
+def test_smoothed_latents_that_decode_to_something_else_are_told(x):
+    order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
+
+    def shuffle(z, by):
+        return z.flatten(2)[:, :, by].reshape(z.shape)
+
+    model = worlds.model_of(x, lambda z: shuffle(z, order), lambda z: shuffle(z, order.argsort()))
+    found = BY_NAME["rough spectrum"](map_facts(model, x, ["latent-spectrum"]))
+    assert [each.level for each in found] == ["note", "note"]
+    assert found[1].text.startswith("Smoothed latents do not decode to smoothed pictures (error")
+
+
+def test_few_pictures_are_counted_by_what_their_places_are_worth(x):
+    flat = torch.randn(40, 3, 1, 1, generator=torch.Generator().manual_seed(0)).expand(
+        -1, -1, 32, 32
+    )
+    (found,) = BY_NAME["few pictures"](map_facts(worlds.healthy(flat), flat, ["latent-statistics"]))
+    assert found.text == "Only 40 pictures were encoded for 3 channels"
+    assert "worth about 40 independent numbers" in found.evidence
+    facts = map_facts(worlds.healthy(x), x, ["latent-statistics"])
+    assert BY_NAME["few pictures"](facts) == []
+
+
+def test_small_maps_have_no_places_far_from_another():
+    x = worlds.pictures(side=4)
+    facts = map_facts(worlds.model_of(x, undo=lambda z: z.roll(2, 3)), x, ["locality"])
+    assert BY_NAME["not local"](facts) == []
+
+
+def test_a_rule_speaks_only_if_the_nearer_end_is_beyond_its_threshold():
+    assert near_end(1.6, (1.4, 1.8)) == 1.4
+    assert near_end(0.6, (0.4, 0.8), above=False) == 0.8
+    assert near_end(1.6, None) == 1.6
+    assert finite((1.0, math.inf)) is None
+
+
+def test_an_uncertain_number_beyond_the_threshold_is_not_told(x):
+    from dataclasses import replace
+
+    facts = map_facts(worlds.healthy(x), x, ["noise-robustness"])
+    for interval, level in (((3.9, 4.5), "healthy"), ((4.1, 4.5), "problem")):
+        result = replace(facts.results["noise-robustness"], score=4.2, interval=interval)
+        changed = Facts(facts.recording, {"noise-robustness": result}, [], None, facts.channels)
+        (found,) = BY_NAME["fragile decoder"](changed)
+        assert found.level == level
+
+
+def test_rules_about_single_latents_are_silent_about_maps(x):
+    recording = zs.record(worlds.healthy(x), x)
+    facts = Facts(recording, {}, [], None, channel_table(recording, {}))
+    spoken = {rule.name for rule in RULES if rule.applies(facts.layout)}
+    assert not spoken & {
+        "dead latents", "ignored latents", "few samples", "few dimensions", "unlike the prior",
+        "correlated latents", "mixed latents", "responding pairs", "decoder axes",
+    }  # fmt: skip
+    assert spoken >= {"not a function", "reconstruction", "holes", "dead channel"}
+    vector = {rule.name for rule in RULES if rule.applies(None)}
+    assert not vector & {rule.name for rule in MAP_RULES}
+
+
+def test_holes_of_maps_are_worth_no_more_than_a_note(x):
+    from rule_facts import facts as vector_facts
+    from worlds import identity
+
+    given = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    found = vector_facts(identity(2), given, "holes")
+    from dataclasses import replace
+
+    holes = replace(found.results["holes"], score=0.9)
+    recording = zs.record(worlds.healthy(x), x)
+    (of_maps,) = BY_NAME["holes"](Facts(recording, {"holes": holes}, []))
+    (of_vectors,) = BY_NAME["holes"](Facts(found.recording, {"holes": holes}, []))
+    assert (of_maps.level, of_vectors.level) == ("note", "problem")
+    assert "no harm to diffusion" in of_maps.action
+
+
+def test_many_channels_are_counted():
+    assert channels_text([2]) == "Channel 2"
+    assert channels_text([0, 2]) == "Channels 0 and 2"
+    assert channels_text(range(14)) == "Channels 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 4 others"
