@@ -1,0 +1,181 @@
+"""Latents with channels and places: what does a report cost beyond the passes of the model?
+
+    python benchmarks/structured.py            all of it, about five minutes on one core
+    python benchmarks/structured.py --only passes
+
+    passes       rounds (a picture decoded and encoded) and encodings of a whole report, for 8 x 8
+                 and 32 x 32 places: equal, and at most 5,500 for 4 channels, 3,000 + 700 for each
+                 channel up to 16, and 15,000 for any number
+    overhead     processor time of a report (page included) at 4 x 32 x 32 over that of as many bare
+                 passes in the same process: at most 1.25
+    statistics   recording and latent-statistics over encoding alone: at most 1.1
+    memory       codes that are kept of pictures with 16,384 latents: at most 256 MB
+
+Bare passes: eager, contiguous, without gradients, batches of 64, one thread.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import zscope as zs
+from zscope.data.dataset import from_arrays
+
+BATCH = 64
+
+
+class Counted(nn.Module):
+    """A network that counts the pictures or codes it is given."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network, self.count = network, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += len(x)
+        output: Tensor = self.network(x)
+        return output
+
+
+def networks(channels: int, width: int = 32) -> tuple[Counted, Counted]:
+    """An encoder (mean and log-variance in one tensor) and a decoder, with a stride of 4."""
+    generator = torch.Generator().manual_seed(0)
+    encoder = nn.Sequential(
+        nn.Conv2d(3, width, 3, 2, 1), nn.SiLU(),
+        nn.Conv2d(width, width, 3, 1, 1), nn.SiLU(),
+        nn.Conv2d(width, 2 * width, 3, 2, 1), nn.SiLU(),
+        nn.Conv2d(2 * width, 2 * channels, 3, 1, 1),
+    )  # fmt: skip
+    decoder = nn.Sequential(
+        nn.Conv2d(channels, 2 * width, 3, 1, 1), nn.SiLU(), nn.Upsample(scale_factor=2),
+        nn.Conv2d(2 * width, width, 3, 1, 1), nn.SiLU(), nn.Upsample(scale_factor=2),
+        nn.Conv2d(width, width, 3, 1, 1), nn.SiLU(),
+        nn.Conv2d(width, 3, 3, 1, 1), nn.Sigmoid(),
+    )  # fmt: skip
+    for network in (encoder, decoder):
+        for weight in network.parameters():
+            spread = 0.0 if weight.ndim == 1 else (2 / weight[0].numel()) ** 0.5
+            weight.data = spread * torch.randn(weight.shape, generator=generator)
+    return Counted(encoder.eval()), Counted(decoder.eval())
+
+
+def model_of(encoder: Counted, decoder: Counted) -> zs.Autoencoder:
+    def encode(x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = encoder(x).chunk(2, 1)
+        return mean, log_variance.clamp(-8, 0) - 3
+
+    return zs.wrap(encode, decoder)
+
+
+def pictures(count: int, side: int) -> Tensor:
+    """Smooth random pictures."""
+    generator = torch.Generator().manual_seed(1)
+    coarse = torch.rand(count, 3, 8, 8, generator=generator)
+    return nn.functional.interpolate(coarse, size=side, mode="bicubic").clamp(0, 1)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def bare(network: Counted, shape: tuple[int, ...], count: int) -> float:
+    """Processor time of bare passes of `count` inputs."""
+    batch = torch.rand(BATCH, *shape, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        network.network(batch)
+        parts = [batch] * (count // BATCH) + [batch[: count % BATCH]] * bool(count % BATCH)
+        return seconds(lambda: [network.network(part) for part in parts])
+
+
+def report_of(encoder: Counted, decoder: Counted, x: Tensor) -> None:
+    report = zs.assay(model_of(encoder, decoder), from_arrays(x))
+    with tempfile.TemporaryDirectory() as folder:
+        report.save(Path(folder) / "report.html")
+        size = (Path(folder) / "report.html").stat().st_size
+    for name, failure in report.failed.items():
+        print(f"  {name}: {failure.message}")
+    print(f"  {len(report.results)} assays, page of {size / 1e6:.1f} MB")
+
+
+def passes() -> bool:
+    good = True
+    for channels, limit in ((4, 5_500), (16, 3_000 + 700 * 16), (32, 15_000)):
+        counts = []
+        for side in (32, 128) if channels == 4 else (32,):
+            encoder, decoder = networks(channels, width=4)
+            report_of(encoder, decoder, pictures(300, side))
+            counts.append((decoder.count, encoder.count - 300))
+        rounds = sum(counts[0]) / 2
+        print(f"{channels} channels: {counts} decoded and encoded again, {rounds:,.0f} rounds")
+        print(f"  at most {limit:,}, the same for every number of places")
+        good &= rounds <= limit and len(set(counts)) == 1
+    return good
+
+
+def overhead() -> bool:
+    encoder, decoder = networks(4)
+    x = pictures(512, 128)
+    whole = seconds(lambda: report_of(encoder, decoder, x))
+    alone = bare(encoder, (3, 128, 128), encoder.count) + bare(decoder, (4, 32, 32), decoder.count)
+    print(
+        f"report {whole:.1f} s, its bare passes {alone:.1f} s: {whole / alone:.2f} (at most 1.25)"
+    )
+    return whole <= 1.25 * alone
+
+
+def statistics() -> bool:
+    encoder, decoder = networks(4)
+    x = pictures(1024, 128)
+    model = model_of(encoder, decoder)
+    model.encode(x[:2])
+
+    def measure() -> None:
+        zs.assays.latent_statistics(zs.record(model, x))
+
+    measure()
+    ratios = []
+    for _ in range(3):
+        whole, alone = seconds(measure), bare(encoder, (3, 128, 128), 1024)
+        ratios.append(whole / alone)
+    ratio = sorted(ratios)[1]
+    print(f"recording and latent-statistics over encoding alone: {ratio:.2f} (at most 1.1)")
+    return ratio <= 1.1
+
+
+def memory() -> bool:
+    pool = nn.AvgPool2d(2)
+    model = zs.wrap(lambda x: (pool(x), pool(x) - 4), nn.Upsample(scale_factor=2))
+    x = torch.rand(3000, 16, 64, 64, generator=torch.Generator().manual_seed(0))
+    recording = zs.record(model, x)
+    posterior = recording.posterior
+    kept = (posterior.mean.nbytes + posterior.variance.nbytes) / 2**20
+    print(f"{len(recording):,} of 3,000 pictures with 16,384 latents kept, {kept:.0f} MB (256)")
+    every = zs.assays.latent_statistics(recording).samples
+    print(f"  statistics of {every:,}")
+    return kept <= 256 and every == 3000
+
+
+CASES = {"passes": passes, "overhead": overhead, "statistics": statistics, "memory": memory}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--only", choices=CASES)
+    only = parser.parse_args().only
+    torch.set_num_threads(1)
+    outcomes = {name: case() for name, case in CASES.items() if only in (None, name)}
+    for name, good in outcomes.items():
+        print(f"{name}: {'within its goal' if good else 'NOT within its goal'}")
+    return 0 if all(outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
