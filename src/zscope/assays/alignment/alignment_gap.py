@@ -174,5 +174,5 @@ ENTRY = Entry(
     passes="samples * latents",
     most=4_000,
     better="lower",
-    maps="place",
+    maps="place on request",
 )

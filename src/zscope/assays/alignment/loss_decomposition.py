@@ -278,6 +278,6 @@ ENTRY = Entry(
     needs=("variances",),
     passes="samples * (latents + draws)",
     most=5_000,
-    maps="place",
+    maps="place on request",
     map_options={"draws": 4},
 )

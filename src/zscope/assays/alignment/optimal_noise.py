@@ -217,5 +217,5 @@ ENTRY = Entry(
     needs=("variances", "two latents"),
     passes="samples * latents",
     most=4_000,
-    maps="place",
+    maps="place on request",
 )
