@@ -76,6 +76,25 @@ def real_models() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def small_rooms(tmp_path_factory):
+    """1,024 rooms at 32 x 32 pixels, in the data folder of all tests."""
+    import zscope as zs
+
+    root = tmp_path_factory.getbasetemp() / "data"
+    return zs.data.load("rooms", root=root, resolution=32, pictures=1024)
+
+
+@pytest.fixture(scope="session")
+def spatial_vae(small_rooms, tmp_path_factory):
+    """The run of a VAE with 4 x 8 x 8 latents after 200 steps on small_rooms: .model and .path."""
+    import zscope as zs
+
+    model = zs.models.build_for("spatial-vae", small_rooms)
+    out = tmp_path_factory.mktemp("spatial") / "run"
+    return zs.train(model, small_rooms, steps=200, batch=32, rate=2e-3, out=out, progress=False)
+
+
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 

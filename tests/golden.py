@@ -230,10 +230,15 @@ def losses() -> Iterator[tuple[str, Any]]:
         "factors": torch.from_numpy(np.asarray(data.factors[:16])).float(),
         "partner": data.batch(slice(16, 32)),
     }
+    waving = (torch.arange(16 * 64).reshape(16, 1, 8, 8) * 0.37).sin() / 2 + 0.5
     for name in zs.models.names():
-        model = built(name, data, **OPTIONS.get(name, {}))
+        if name == "spatial-vae":
+            model = with_waves(zs.models.build(name, shape=(1, 8, 8), channels=2, filters=16))
+        else:
+            model = built(name, data, **OPTIONS.get(name, {}))
         extras = {need: given[need] for need in sorted(model.needs)}
-        batch = model.losses(x, torch.Generator().manual_seed(SEED), **extras)
+        observed = waving if name == "spatial-vae" else x
+        batch = model.losses(observed, torch.Generator().manual_seed(SEED), **extras)
         values = {"total": batch.total, **batch.terms}
         values |= {} if batch.opponent is None else {"opponent": batch.opponent}
         yield f"losses: {name}", {term: value.item() for term, value in values.items()}

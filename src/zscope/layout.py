@@ -80,6 +80,10 @@ class Layout:
         """Maps as rows of latents."""
         return maps.reshape(*maps.shape[: maps.ndim - len(self.shape)], self.latents)
 
+    def by_place(self, values: Tensor) -> Tensor:
+        """Each place of each sample as a row of its channels: (samples x places) x channels."""
+        return self.view(values).flatten(2).movedim(1, 2).flatten(0, 1)
+
     def reduce(self, values: Tensor, unit: str = "channel") -> Tensor:
         """The sum of squares within each unit: ... x latents to ... x units."""
         return self.sums(values.square(), unit)

@@ -21,7 +21,10 @@ __all__ = ["Monitor", "regime"]
 
 
 def regime(variances: Codes) -> dict[str, Any]:
-    """Counts of latents by type, and the sum of their mean variances, over one batch."""
+    """Counts of latents by type, and the sum of their mean variances, over one batch.
+
+    Of latents that are maps, `zs.train` gives the places as rows and the channels as columns.
+    """
     return counts(variable_types(variances))
 
 

@@ -32,6 +32,7 @@ GRID = np.stack(np.unravel_index(np.arange(64), (8, 8)), 1)
 ROWS = np.concatenate([GRID / 8, DRAW.normal(0, 0.1, (64, 2))], 1).astype(np.float32)
 DATA = zs.data.from_arrays(ROWS, GRID, factor_kinds=["ordinal", "ordinal"])
 PICTURES = DRAW.integers(0, 256, (40, 1, 4, 4), np.uint8)
+MAPS = np.linspace(0, 1, 16 * 64, dtype=np.float32).reshape(16, 1, 8, 8) % 0.37
 SETTINGS = {"steps": 12, "batch": 8, "rate": 1e-2, "log_every": 2, "progress": False}
 KEPT = {"checkpoint_every": 3, "snapshots": [5]}
 
@@ -46,13 +47,16 @@ class Work:
 
 
 def build(name: str, seed: int = 0) -> Any:
+    if name == "spatial-vae":
+        return zs.models.build(name, shape=(1, 8, 8), channels=1, filters=16, seed=seed)
     hidden = {"hidden": (6,)} if "-2" not in name else {"hidden": (6, 6)}
     latents = 8 if name == "classifier" else 2  # a class each
     return zs.models.build_for(name, DATA, latents=latents, seed=seed, **hidden)
 
 
 def train(name: str, out: Path, again: bool) -> None:
-    zs.train(build(name), DATA, out=out / "run", resume=again, **SETTINGS, **KEPT)
+    data = MAPS if name == "spatial-vae" else DATA
+    zs.train(build(name), data, out=out / "run", resume=again, **SETTINGS, **KEPT)
 
 
 def train_ensemble(out: Path, again: bool) -> None:

@@ -30,6 +30,8 @@ def seeded(seed=0):
 
 
 def small(name, **options):
+    if options.get("backbone") == "spatial":
+        return zs.models.build(name, shape=(1, 8, 8), channels=1, filters=16, **options)
     return zs.models.build(name, shape=(1, 8, 8), latents=3, **options)
 
 
@@ -56,13 +58,17 @@ def test_every_name_builds_and_describes_itself():
         assert known.formula
         assert known.paper
         assert known.title.split(":")[0] in known.summary
-        assert {"backbone", "seed", "hidden"} <= set(known.options)
+        spatial = name == "spatial-vae"  # which fixes the backbone, and so the number of latents
+        own = {"channels", "seed"} if spatial else {"backbone", "seed", "hidden"}
+        assert own <= set(known.options)
         assert ("likelihood" in known.options) == known.decodes
         assert all(option.help for option in known.options.values())
         options = {"auxiliary": 2} if name == "ivae" else {}
-        model = zs.models.build(name, shape=(1, 8, 8), latents=4, backbone="mlp", **options)
+        options |= {"channels": 1} if spatial else {"latents": 4, "backbone": "mlp"}
+        model = zs.models.build(name, shape=(1, 8, 8), **options)
         assert isinstance(model, zs.Autoencoder)
-        assert (model.latents, model.observation_shape) == (4, (1, 8, 8))
+        expected = 1 * 4 * 4 if spatial else 4
+        assert (model.latents, model.observation_shape) == (expected, (1, 8, 8))
     assert zs.models.entry("beta-vae").options["beta"].default == 4
     assert "beta" not in zs.models.entry("vae").options
 
@@ -239,7 +245,7 @@ def test_gradients_agree_with_finite_differences(name, likelihood):
 def test_stacked_models_lose_and_learn_as_they_do_alone(name, backbone):
     lost = [Lost(small(name, backbone=backbone, seed=seed)).double() for seed in range(2)]
     x = pictures(2, 4, 1, 8, 8).double()
-    noise = torch.randn(2, 4, 3, generator=seeded(), dtype=torch.float64)
+    noise = torch.randn(2, 4, lost[0].model.latents, generator=seeded(), dtype=torch.float64)
     parameters, _ = stack_module_state(lost)
 
     def total(values, observed, drawn):
@@ -258,13 +264,13 @@ def test_stacked_models_lose_and_learn_as_they_do_alone(name, backbone):
 def test_a_decoder_has_jacobians_in_forward_mode():
     for backbone in BACKBONES:
         model = small("vae", backbone=backbone).double().eval()
-        z = torch.randn(3, generator=seeded(), dtype=torch.float64)
+        z = torch.randn(model.latents, generator=seeded(), dtype=torch.float64)
 
         def decoded(code, model=model):
             return model.decode(code[None])[0]
 
         jacobian = torch.func.jacfwd(decoded)(z)
-        step = 1e-6 * torch.eye(3, dtype=torch.float64)
+        step = 1e-6 * torch.eye(model.latents, dtype=torch.float64)
         rise = torch.stack([(decoded(z + e) - decoded(z - e)) / 2e-6 for e in step], dim=-1)
         assert torch.allclose(jacobian, rise, atol=1e-7)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from test_zoo import NAMES, extras, rows, tiny
+from test_zoo import NAMES, extras, observed, rows, tiny
 from worlds import seeded
 
 import zscope as zs
@@ -13,7 +13,7 @@ from zscope.autoencoder import Losses
 from zscope.errors import ConfigError, InterfaceError
 
 DECODING = [name for name in NAMES if zs.models.entry(name).decodes]
-WEIGHT, FEATURES = 16.0, 3
+WEIGHT = 16.0
 
 
 def loss_and_gradients(model, x):
@@ -31,7 +31,7 @@ def loss_and_gradients(model, x):
 @pytest.mark.parametrize("name", DECODING)
 def test_a_weight_is_a_smaller_variance_of_the_likelihood(name):
     """w/2 sum (x - a)²/γ is that of γ/w: the same slopes, and a loss that differs by constants."""
-    gamma, x = 0.7, rows()
+    gamma, x = 0.7, observed(tiny(name))
     options = {"likelihood": "gaussian", "gamma": gamma}
     weighted, slopes = loss_and_gradients(tiny(name, reconstruction_weight=WEIGHT, **options), x)
     smaller, expected = loss_and_gradients(tiny(name, **options | {"gamma": gamma / WEIGHT}), x)
@@ -41,7 +41,7 @@ def test_a_weight_is_a_smaller_variance_of_the_likelihood(name):
         assert torch.allclose(one, two, rtol=1e-9, atol=1e-12)
     assert not all(torch.allclose(a, b) for a, b in zip(slopes, others, strict=True))
     each = 2 if name == "slow-vae" else 1  # reconstructions in its loss
-    half = each * FEATURES / 2
+    half = each * x[0].numel() / 2
     constant = WEIGHT * math.log(2 * math.pi * gamma) - math.log(2 * math.pi * gamma / WEIGHT)
     assert weighted.total.item() == pytest.approx(smaller.total.item() + half * constant)
     # The terms are shown without the weight.

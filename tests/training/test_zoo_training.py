@@ -16,7 +16,13 @@ DATA = zs.data.from_arrays(
 )  # fmt: skip
 
 
+PICTURES = RNG.random((64, 1, 8, 8), np.float32)
+
+
 def build(name, seed=0, **options):
+    if name == "spatial-vae":
+        small = {"channels": 2, "filters": 16}
+        return zs.models.build(name, shape=(1, 8, 8), seed=seed, **small, **options)
     usual = {"hidden": (8,), "discriminator": (8, 8)} if name == "factor-vae" else {"hidden": (8,)}
     return zs.models.build_for(name, DATA, latents=4, seed=seed, **usual, **options)
 
@@ -24,7 +30,8 @@ def build(name, seed=0, **options):
 @pytest.mark.parametrize("name", zs.models.names())
 def test_a_stopped_run_goes_on_with_the_same_bits(name, tmp_path, monkeypatch):
     settings = {"steps": 12, "batch": 48, "rate": 1e-2, "log_every": 5, "checkpoint_every": 4}
-    whole = zs.train(build(name), DATA, out=tmp_path / "whole", **settings)
+    data = PICTURES if name == "spatial-vae" else DATA
+    whole = zs.train(build(name), data, out=tmp_path / "whole", **settings)
     assert whole.history[-1]["loss"] < whole.history[0]["loss"]
 
     class Killed(Exception):
@@ -41,8 +48,8 @@ def test_a_stopped_run_goes_on_with_the_same_bits(name, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Composed, "losses", counted)
         with pytest.raises(Killed):
-            zs.train(build(name), DATA, out=tmp_path / "cut", **settings)
-    cut = zs.train(build(name), DATA, out=tmp_path / "cut", resume=True, **settings)
+            zs.train(build(name), data, out=tmp_path / "cut", **settings)
+    cut = zs.train(build(name), data, out=tmp_path / "cut", resume=True, **settings)
     assert cut.history == whole.history
     one, two = whole.model.state_dict(), cut.model.state_dict()
     assert all(torch.equal(one[key], two[key]) for key in one)
@@ -96,14 +103,16 @@ def test_a_schedule_slows_both_players():
         "slow-vae",
         "cae-i",
         "xcae-i",
+        "spatial-vae",
     ],
 )
 def test_members_of_an_ensemble_have_the_losses_of_runs_alone(name):
+    data = PICTURES.astype(np.float64) if name == "spatial-vae" else DATA
     settings = {"steps": 6, "batch": 16, "rate": 1e-2, "log_every": 2, "clip": 5.0}
     seeds = [0, 5]
-    together = zs.train_ensemble(lambda s: build(name, s).double(), DATA, seeds=seeds, **settings)
+    together = zs.train_ensemble(lambda s: build(name, s).double(), data, seeds=seeds, **settings)
     for seed, run in zip(seeds, together, strict=True):
-        alone = zs.train(build(name, seed).double(), DATA, seed=seed, **settings)
+        alone = zs.train(build(name, seed).double(), data, seed=seed, **settings)
         for row, other in zip(run.history, alone.history, strict=True):
             assert row.keys() == other.keys()
             assert list(row.values()) == pytest.approx(list(other.values()), rel=1e-8)

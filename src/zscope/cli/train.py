@@ -31,7 +31,10 @@ def train(
         str | None,
         Option(help=f"Settings of a paper: {', '.join(PRESETS)}. See: zscope models presets"),
     ] = None,
-    latents: Annotated[int | None, Option(help="Number of latents (default 10).")] = None,
+    latents: Annotated[
+        int | None,
+        Option(help="Number of latents (default 10; spatial-vae: channels x places)."),
+    ] = None,
     steps: Annotated[int | None, Option(help="Training steps (default 10000).")] = None,
     epochs: Annotated[
         float | None, Option(help="Passes over the data, instead of --steps.")
@@ -101,6 +104,8 @@ def train(
       zscope train beta-vae sprites --latents 6 --steps 20000 --set beta=4
 
       zscope train vae images.npy --epochs 50 --out runs/mine
+
+      zscope train spatial-vae rooms --set channels=4 --data-option resolution=32
 
       zscope train sae-12 shapes3d --preset structural-2023
 
@@ -189,7 +194,7 @@ def begin(
     model: str,
     dataset: str,
     *,
-    latents: int,
+    latents: int | None,
     model_options: dict[str, Any],
     data_options: dict[str, Any],
     split: list[float] | None,

@@ -18,7 +18,7 @@ from zscope.training import TrainConfig
 
 __all__ = ["Given", "train", "train_config", "train_ensemble", "train_together", "with_defaults"]
 
-LATENTS, STEPS = 10, 10_000
+STEPS = 10_000
 """What is used where neither a preset nor the user says anything."""
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ train_together = monitored(training.train_together)
 class Given(NamedTuple):
     """What describes a run by names, before model and data exist."""
 
-    latents: int
+    latents: int | None  # None: as many as the model has by default
     options: dict[str, Any]  # of the model
     split: list[float] | None
     steps: int | None
@@ -67,7 +67,7 @@ def with_defaults(
     if preset is None:
         if steps is None and epochs is None:
             steps = STEPS
-        return Given(LATENTS if latents is None else latents, options, split, steps, epochs)
+        return Given(latents, options, split, steps, epochs)
     paper = find_preset(preset)
     own_split = None if paper.split is None else list(paper.split)
     return Given(

@@ -80,8 +80,13 @@ def entry(name: str) -> Entry:
         title = f"{name.upper()}: {plain.name.upper()} with {parts}"
         penalty_terms = {"invariance": " + λ L_INV", "equivariance": " + λ L_EQV"}
         penalty_term = penalty_terms.get(composed.parts.get("consistency", ""), "")
-        if composed.beta:
+        if "beta" in composed.defaults:
             plain = _with_beta(plain)
+        options = {k: option for k, option in plain.options.items() if k not in composed.parts}
+        if backbone := composed.parts.get("backbone"):
+            options = {k: option for k, option in options.items() if k not in _backbone_options()}
+            options |= BACKBONES[backbone].options
+        options |= {k: _with_default(options[k], v) for k, v in composed.defaults.items()}
         return replace(
             plain,
             name=name,
@@ -89,7 +94,7 @@ def entry(name: str) -> Entry:
             formula=plain.formula + penalty_term,
             paper="; ".join([plain.paper, *_papers(composed.parts)]),
             summary="\n".join([title + "\n", *composed.documents, plain.summary]),
-            options={k: option for k, option in plain.options.items() if k not in composed.parts},
+            options=options,
         )
     if name not in CATALOGUE:
         word = str(name)
@@ -119,6 +124,13 @@ def _with_beta(vae: Entry) -> Entry:
     )
 
 
+def _with_default(option: Option, default: Any) -> Option:
+    """The option with a default of this model's own, which recipes always record."""
+    if option.default == default:
+        return option
+    return replace(option, default=default, help=option.help.split(" Default:")[0], quiet=False)
+
+
 ARGUMENTS = {
     "latents": "a setting of its own: --latents, latents= or the field latents of a plan",
     "name": "the name of the model itself",
@@ -137,20 +149,23 @@ def refuse_arguments(options: Iterable[str]) -> None:
             )
 
 
-def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> Composed:
+def build(
+    name: str, *, shape: Sequence[int], latents: int | None = None, **options: Any
+) -> Composed:
     """A new model with weights that depend on the option `seed` alone.
 
     `shape` is the shape of one observation, (channels, height, width) or (features,); a
-    dataset has it as `data.shape`. `options` are those of the model, its likelihood and its
-    backbone (`zscope models info NAME` lists them). `from_recipe(model.recipe)` builds the
-    same model again.
+    dataset has it as `data.shape`. There are 10 latents unless `latents` says otherwise; maps, as
+    those of `spatial-vae`, have channels x places, so it is left out. `options` are those of the
+    model, its likelihood and its backbone (`zscope models info NAME` lists them).
+    `from_recipe(model.recipe)` builds the same model again.
     """
     model, seed, weights = _outline(name, shape, latents, options)
     tensors = [*model.parameters(), *model.buffers()]
     count = sum(tensor.numel() for tensor in tensors)
-    what = f"{name} with latents={latents} ({count:.2g} weights)"
+    what = f"{name} with latents={model.latents} ({count:.2g} weights)"
     files.check_memory("models", sum(tensor.nbytes for tensor in tensors), what)
-    with _too_large(name, latents):
+    with _too_large(name, model.latents):
         initialise(model, seed=seed, weights=weights)
     return model
 
@@ -161,14 +176,14 @@ def outline(recipe: dict[str, Any]) -> Composed:
 
 
 def _outline(
-    name: str, shape: Sequence[int], latents: int, options: dict[str, Any]
+    name: str, shape: Sequence[int], given: int | None, options: dict[str, Any]
 ) -> tuple[Composed, int, str]:
     """A model without weights, and the seed and the scheme to draw them with."""
     spec = entry(name)
     size = _read_shape(name, shape)
-    latents = _read(name, "latents", whole(1), latents)
+    given = None if given is None else _read(name, "latents", whole(1), given)
     recorded, settings = _choose_options(spec, size, options)
-    check_parts(spec, size, latents, settings)
+    latents = check_parts(spec, size, given, settings)
     backbone_options = {key: settings[key] for key in BACKBONES[settings["backbone"]].options}
     objective_options = {key: settings[key] for key in _objective_options(spec)}
     # PyTorch's constructors draw weights from the global random state. On the meta device
@@ -194,6 +209,7 @@ def _outline(
             block=networks.block,
             penalty=penalty(settings),
             groups=networks.groups,
+            layout=networks.layout,
             needs=spec.needs,
             conditional=spec.conditional,
             reconstruction_weight=settings["reconstruction_weight"],
@@ -215,7 +231,7 @@ def _too_large(name: str, latents: int) -> Iterator[None]:
         ) from error
 
 
-def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Composed:
+def build_for(name: str, data: Any, *, latents: int | None = None, **options: Any) -> Composed:
     """A new model for a dataset: `build`, with what follows from the data filled in.
 
     The shape, and the columns of the auxiliary variable for models that have one.
@@ -223,12 +239,14 @@ def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Composed
     return build(name, shape=data.shape, latents=latents, **_for_data(name, data, options))
 
 
-def recipe_for(name: str, data: Any, *, latents: int, **options: Any) -> dict[str, Any]:
+def recipe_for(
+    name: str, data: Any, *, latents: int | None = None, **options: Any
+) -> dict[str, Any]:
     """The recipe of the model that `build_for` would build, with all its options."""
     spec, size = entry(name), _read_shape(name, data.shape)
-    latents = _read(name, "latents", whole(1), latents)
+    given = None if latents is None else _read(name, "latents", whole(1), latents)
     recorded, settings = _choose_options(spec, size, _for_data(name, data, options))
-    check_parts(spec, size, latents, settings)
+    latents = check_parts(spec, size, given, settings)
     return {"name": name, "shape": list(size), "latents": latents, "options": recorded}
 
 
@@ -277,7 +295,9 @@ def _choose_options(
     given = {key: value for key, value in given.items() if value is not None}
     composed = parse(spec.name)
     fixed = composed.parts if composed else {}
-    parts = {key: fixed.get(key, option.default) for key, option in PARTS.items()}
+    parts = {
+        key: fixed.get(key, spec.options.get(key, option).default) for key, option in PARTS.items()
+    }
     parts |= {
         key: _read(spec.name, key, PARTS[key].read, given[key]) for key in given if key in PARTS
     }
@@ -360,6 +380,8 @@ def _columns(data: Any) -> list[int | list[float]]:
 
 def _papers(parts: dict[str, Any]) -> list[str]:
     papers = ["Leeb et al., ICLR 2023"] if "decoder" in parts else []
+    if "backbone" in parts:
+        papers.append("maps as in Rombach et al., CVPR 2022, arXiv:2112.10752")
     if "block" in parts or "consistency" in parts:
         papers.append("On the interventional consistency of autoencoders, 2021")
     return papers

@@ -105,6 +105,7 @@ ENTRY = Entry(
     refuses={
         "point": POINT,
         "full": "the estimate of TC needs the density of each latent alone",
+        "maps": "the total correlation of hundreds of latents cannot be estimated from batches",
     },
     needs=frozenset({"samples"}),
     options={

@@ -65,7 +65,10 @@ ENTRY = Entry(
     summary=__doc__ or "",
     objective=Classifier,
     posterior="point",
-    refuses=dict.fromkeys(["gaussian", "full"], "its latents are logits, which have no variance"),
+    refuses={
+        **dict.fromkeys(["gaussian", "full"], "its latents are logits, which have no variance"),
+        "maps": "its latents are logits, which have no places",
+    },
     needs=frozenset({"factors"}),
     prior=None,
     decodes=False,

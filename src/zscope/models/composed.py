@@ -27,6 +27,7 @@ from zscope.autoencoder import (
     WithFeatures,
 )
 from zscope.errors import InterfaceError
+from zscope.layout import Layout
 from zscope.models.causal import CausalBlock
 from zscope.models.objectives import (
     POSTERIORS,
@@ -138,7 +139,8 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
     "reconstruction" is multiplied by `reconstruction_weight`.
 
     `decoder` is None for models that only encode. `groups` are the variables of a
-    structural decoder. The encoder of a `conditional` model is given the factors too.
+    structural decoder; `layout` has the channels and places of latents that are maps. The encoder
+    of a `conditional` model is given the factors too.
     """
 
     safe_inputs = True
@@ -159,6 +161,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         block: CausalBlock | None = None,
         penalty: Objective | None = None,
         groups: list[list[int]] | None = None,
+        layout: Layout | None = None,
         needs: frozenset[str] = frozenset(),
         conditional: bool = False,
         reconstruction_weight: float = 1.0,
@@ -168,7 +171,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         self.encoder, self.decoder, self.likelihood = encoder, decoder, likelihood
         self.block, self.objective, self.penalty = block, objective, penalty
         self.observation_shape, self.latents = shape, latents
-        self.prior, self.groups = prior, groups
+        self.prior, self.groups, self.layout = prior, groups, layout
         self.needs = needs | ({"step"} if block is not None else set())
         self.needs_auxiliary = conditional
         self.decodes = decoder is not None
@@ -214,10 +217,26 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         if self.needs_auxiliary:
             return self._read(self.encoder(x, auxiliary), x)
-        return self._read(self.encoder(x), x)
+        posterior = self._read(self.encoder(x), x)
+        if self.layout is None:
+            return posterior
+        return Posterior(posterior.mean, posterior.std, layout=self.layout)
 
     def decode(self, z: Codes) -> Tensor:
         return self.likelihood.mean(self.output(z))
+
+    def encode_any_size(self, x: Tensor) -> Tensor:
+        if self.layout is None:
+            return super().encode_any_size(x)
+        encoder: Any = self.encoder
+        means: Tensor = encoder.maps(x)[:, : self.layout.channels]  # before log-variances
+        return means.to(x.dtype)
+
+    def decode_any_size(self, maps: Tensor) -> Tensor:
+        if self.layout is None:
+            return super().decode_any_size(maps)
+        decoder: Any = self.decoder
+        return self.likelihood.mean(decoder.maps(maps))
 
     def output(self, z: Codes, gates: Tensor | None = None) -> Tensor:
         """The decoder's raw output, as the likelihood takes it."""

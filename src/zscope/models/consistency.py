@@ -10,6 +10,8 @@ causal block). With n units, T vectors and J values for each unit,
 L_EQV also demands that the value itself is recovered. N are draws of the prior for
 variational models, hybrids of the batch's codes for all others. All interventions are
 decoded and encoded in one pass, on the same N: T (1 + nJ) rows besides those of the batch.
+The units of latents that are maps are their channels: v is the map of another picture, and N
+are hybrids of channels, as draws of the prior would be noise without any shape.
 Values and hybrids are taken from the batch without repeats, so J, and for hybrids T, are at
 most its number of rows. Neither N nor v carries gradients: they are samples, and shrinking
 the codes must not lower the penalty.
@@ -51,8 +53,8 @@ OPTIONS = {
     ),
     "vectors": Option(
         8,
-        "Latent vectors that each intervention is made on; for deterministic encoders, at most "
-        "one for each row of the batch.",
+        "Latent vectors that each intervention is made on; for deterministic encoders and for "
+        "maps, at most one for each row of the batch.",
         whole(1),
     ),
 }
@@ -86,8 +88,11 @@ PENALTIES = {"invariance": invariance, "equivariance": equivariance}
 def draw(batch: Batch, interventions: int, vectors: int) -> tuple[Tensor, Tensor, Tensor]:
     """Latent vectors (T x latents), values for all units (J x latents), and which latents
     belong to which unit (units x 1 x 1 x latents)."""
-    codes = batch.code.detach()
-    units = partition(batch.model.groups, codes.shape[1], "consistency")
+    codes, layout = batch.code.detach(), batch.model.layout
+    groups = batch.model.groups
+    if layout is not None:
+        groups = [list(range(*layout.ends(channel))) for channel in range(layout.channels)]
+    units = partition(groups, codes.shape[1], "consistency")
     member = membership(units, codes.shape[1]).to(codes.device)
     unit_of_latent = member.long().argmax(0)
 
@@ -96,7 +101,7 @@ def draw(batch: Batch, interventions: int, vectors: int) -> tuple[Tensor, Tensor
         order = normal(codes[:, : len(units)], batch.generator).argsort(0)[:count]
         return codes.gather(0, order[:, unit_of_latent])
 
-    if batch.posterior.deterministic:
+    if batch.posterior.deterministic or layout is not None:
         noises = shuffle(vectors)
     else:
         noises = normal(codes[:1].expand(vectors, -1), batch.generator)

@@ -71,6 +71,7 @@ def _entry(number: str, of: str, objective: Callable[..., Losses], diagonal: flo
         refuses={
             "point": POINT,
             "full": "the penalty uses the variance of each latent alone",
+            "maps": "the covariances of hundreds of latents cannot be estimated from batches",
         },
         options={
             "offdiagonal": Option(10.0, "λ_od, weight of the covariances.", not_negative),

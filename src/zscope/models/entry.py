@@ -37,7 +37,7 @@ class Entry:
     `objective` is a function (batch, **options) -> Losses, or, if it has weights of its
     own, a class that is constructed with (latents=, **options) and called with the batch.
     `posterior` is the kind that the encoder gives by default: "point", "gaussian" or "full";
-    `refuses` says why some of the others cannot be used. `needs` is that of
+    `refuses` says why some of the others, or "maps" as latents, cannot be used. `needs` is that of
     `zscope.autoencoder.Trainable`. `conditional`: the encoder is given the factors too.
     `divergence_weight`: β of a loss of the form NLL + β KL, or the option that sets it.
     """

@@ -160,7 +160,10 @@ ENTRY = Entry(
     paper="Kim & Mnih, ICML 2018, arXiv:1802.05983, algorithm 2",
     summary=__doc__ or "",
     objective=FactorVAE,
-    refuses={"point": POINT},
+    refuses={
+        "point": POINT,
+        "maps": "the total correlation of hundreds of latents cannot be estimated from batches",
+    },
     options={
         "alpha": Option(35.0, "Weight of the total correlation (γ in the paper).", not_negative),
         "discriminator": Option([1000] * 6, "Sizes of the discriminator's layers.", sizes),

@@ -156,7 +156,11 @@ ENTRY = Entry(
     paper="Khemakhem et al., AISTATS 2020, arXiv:1907.04809, eq. 8",
     summary=__doc__ or "",
     objective=IVAE,
-    refuses={"point": POINT, "full": "its prior has independent latents"},
+    refuses={
+        "point": POINT,
+        "full": "its prior has independent latents",
+        "maps": "factors belong to whole observations and have no places",
+    },
     needs=frozenset({"factors"}),
     conditional=True,
     prior=None,

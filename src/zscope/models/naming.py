@@ -4,17 +4,18 @@
     x…                         with the explicit causal block:     xae, xvae, xsae-4
     c…-i  c…-e                 with a consistency penalty:         cae-i, cvae-e
     xc…-i  xc…-e               with both:                          xcae-i, xcsae-4-e
+    spatial-vae                latents that are maps, channels x places
 
 The prefixes and suffixes go with ae, vae and sae-G. The options decoder, variables, block
 and consistency give any other combination.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zscope.errors import ConfigError
-from zscope.models import causal, consistency, structural
+from zscope.models import causal, consistency, spatial, structural
 
 __all__ = ["Name", "composed_names", "parse", "with_variables_of"]
 
@@ -24,6 +25,7 @@ FAMILIES = {
     "vlae": ("vae", "ladder"),
 }
 _NAME = re.compile(r"(x?)(c?)(ae|vae|sae-(\d+)|adaae-(\d+)|vlae-(\d+))(?:-([ie]))?")
+SPATIAL = "spatial-vae"
 _SUFFIXES = {"i": "invariance", "e": "equivariance"}
 EXAMPLE = 2  # variables of the names that stand for a family
 
@@ -32,18 +34,27 @@ EXAMPLE = 2  # variables of the names that stand for a family
 class Name:
     """The objective a name stands for, the parts it fixes, and their descriptions.
 
-    `beta`: the divergence of the objective, a VAE, has a weight as an option.
+    `defaults` are those of options, where they differ from the objective's; with one for "beta",
+    the divergence of the objective, a VAE, has a weight as an option.
     """
 
     objective: str
     parts: dict[str, Any]
     descriptions: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
-    beta: bool = False
+    defaults: dict[str, Any] = field(default_factory=dict)
 
 
 def parse(name: str) -> Name | None:
     """What a composed name means; None if it is not one."""
+    if name == SPATIAL:
+        return Name(
+            "vae",
+            {"backbone": "spatial"},
+            ("latents that are maps, channels x places",),
+            (spatial.__doc__ or "",),
+            {"beta": 0.003, "likelihood": "mse"},
+        )
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         return None
@@ -74,8 +85,8 @@ def parse(name: str) -> Name | None:
         parts["consistency"] = _SUFFIXES[suffix]
         descriptions.append(f"an {_SUFFIXES[suffix]} penalty")
         documents.append(consistency.__doc__ or "")
-    beta = family == "vlae"
-    return Name(objective, parts, tuple(descriptions), tuple(documents), beta)
+    defaults = {"beta": 1.0} if family == "vlae" else {}
+    return Name(objective, parts, tuple(descriptions), tuple(documents), defaults)
 
 
 def composed_names() -> list[str]:
@@ -85,7 +96,7 @@ def composed_names() -> list[str]:
     names += [f"x{base}" for base in ("ae", "vae", sae)]
     for prefix in ("c", "xc"):
         names += [f"{prefix}{base}-{end}" for base in ("ae", "vae", sae) for end in "ie"]
-    return names
+    return [*names, SPATIAL]
 
 
 def with_variables_of(name: str, known: str) -> str:

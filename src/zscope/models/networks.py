@@ -7,9 +7,11 @@
     structural   twelve convolutions with group norm (Leeb et al., ICLR 2023, app. A.2)
     consistency  convolutions with batch norm ("On the interventional consistency of
                  autoencoders", app. A.3); depth=6 and 6 latents are its size S
+    spatial      convolutions alone: the latents are maps, channels x places (`spatial.py`)
 
 Each takes observations of any shape, (features,) or (channels, height, width); the
-convolutional ones need sides of 8 pixels or more and restore any such size, odd or oblong.
+convolutional ones need sides of 8 pixels or more and restore any such size, odd or oblong
+(`spatial`: sides that can be halved).
 Encoders and decoders end in a plain linear layer (logits, for a Bernoulli likelihood). By
 default pictures larger than 16 x 16 get `locatello`; smaller ones and rows get `mlp`; pictures
 with a structural decoder, which needs many blocks, get `structural`.
@@ -23,7 +25,8 @@ from typing import Any
 from torch import nn
 
 from zscope.errors import ConfigError
-from zscope.models import convolutional
+from zscope.layout import Layout
+from zscope.models import convolutional, spatial
 from zscope.models.entry import Option, one_of, sizes, whole
 from zscope.models.layers import (
     ACTIVATIONS,
@@ -121,16 +124,17 @@ class Backbone:
     `decoder(shape, latents, **options)`, and their blocks, for models that combine them in
     another way: `encoder_blocks(shape, **options)` and `decoder_blocks(shape, **options)`,
     which returns the shape of its input features, the blocks, and the last layers. None
-    where there are no blocks.
+    where there are no blocks. `layout(shape, **options)` is that of the latents, if they are maps.
     """
 
     title: str
-    encoder: Callable[..., Encoder]
-    decoder: Callable[..., Decoder]
+    encoder: Callable[..., Encoder | spatial.SpatialEncoder]
+    decoder: Callable[..., Decoder | spatial.SpatialDecoder]
     encoder_blocks: Callable[..., list[Block]] | None
     decoder_blocks: Callable[..., tuple[Shape, list[Block], Block]] | None
     options: Mapping[str, Option]
     pictures_only: bool = False
+    layout: Callable[..., Layout] | None = None
 
 
 def _activation(default: str | None, of: str = "hidden layers") -> Option:
@@ -148,6 +152,12 @@ def _eights(value: Any) -> int:
     if (channels := whole(8)(value)) % 8:
         raise ValueError("expected a multiple of 8, the number of groups that are normalised")
     return channels
+
+
+def _sixteens(value: Any) -> int:
+    if (filters := whole(16)(value)) % 16:
+        raise ValueError("expected a multiple of 16: half of them are normalised in 8 groups")
+    return filters
 
 
 BACKBONES = {
@@ -238,6 +248,28 @@ BACKBONES = {
             "activation": _activation("mish"),
         },
         pictures_only=True,
+    ),
+    "spatial": Backbone(
+        "convolutions alone: latents are maps, 162,507 weights at 32 x 32 with 4 channels",
+        spatial.spatial_encoder,
+        spatial.spatial_decoder,
+        None,
+        None,
+        {
+            "channels": Option(
+                4, "Channels of the latents; there are channels x places latents.", whole(1)
+            ),
+            "halvings": Option(
+                None,
+                "Halvings of the sides; the most that leave "
+                f"{spatial.FEWEST_PLACES} places: 8 x 8 at 32 and at 64 pixels.",
+                whole(1, 20),
+            ),
+            "filters": Option(64, "Filters of every layer; half as many in the first.", _sixteens),
+            "activation": _activation("silu"),
+        },
+        pictures_only=True,
+        layout=spatial.layout_of,
     ),
 }
 

@@ -13,19 +13,24 @@ from torch import nn
 
 from zscope import files
 from zscope.errors import ConfigError
+from zscope.layout import Layout
 from zscope.models import causal, consistency
 from zscope.models.causal import HIDDEN, CausalBlock
 from zscope.models.composed import Objective
 from zscope.models.entry import Entry, Option, one_of, positive, positive_or_learned, whole, width
 from zscope.models.ivae import ConditionalEncoder
 from zscope.models.layers import Shape
-from zscope.models.networks import BACKBONES, SMALLEST_SIDE, Backbone
+from zscope.models.networks import BACKBONES, SMALLEST_SIDE, Backbone, Encoder
 from zscope.models.objectives import LIKELIHOODS, POSTERIORS
 from zscope.models.structural import LadderEncoder, StructuralDecoder
 
 __all__ = [
-    "BELONGS", "DECODING", "LOSS", "PARTS", "Assembly", "assemble", "check_parts", "penalty",
+    "BELONGS", "DECODING", "LOSS", "PARTS", "Assembly", "assemble", "check_parts",
+    "layout_of", "penalty",
 ]  # fmt: skip
+
+LATENTS = 10
+"""Of a model whose latents are a vector, if their number is not given."""
 
 DECODERS = ("hourglass", "structural", "adaptive", "ladder")
 PENALTIES = ("none", *consistency.PENALTIES)
@@ -135,6 +140,7 @@ class Assembly:
     decoder: nn.Module | None
     block: CausalBlock | None
     groups: list[list[int]] | None
+    layout: Layout | None = None
 
 
 def assemble(
@@ -167,14 +173,16 @@ def assemble(
         return Assembly(_encoder(entry, shape, latents, settings, options), None, None, None)
     if kind == "hourglass":
         encoder = _encoder(entry, shape, latents, settings, options)
-        return Assembly(encoder, backbone.decoder(shape, inputs, **options), block, None)
+        decoder = backbone.decoder(shape, inputs, **options)
+        layout = layout_of(entry, shape, settings)
+        return Assembly(encoder, decoder, block, None, layout)
     variables = settings["variables"]
     longer = _with_layers(options, variables) if settings["backbone"] == "mlp" else dict(options)
     start, blocks, last = _decoder_blocks(entry, shape, settings, backbone, longer)
     activation = options.get("decoder_activation") or options["activation"]
     large = len(shape) == 3 and min(shape[1:]) >= 128
     hidden = _layers(settings["width"] or (96 if large else 48))
-    decoder = StructuralDecoder(
+    structural = StructuralDecoder(
         inputs,
         variables,
         start,
@@ -203,7 +211,16 @@ def assemble(
         )
     else:
         encoder = _encoder(entry, shape, latents, settings, options)
-    return Assembly(encoder, decoder, block, groups)
+    return Assembly(encoder, structural, block, groups)
+
+
+def layout_of(entry: Entry, shape: Shape, settings: Mapping[str, Any]) -> Layout | None:
+    """Channels and places of the latents, with a backbone whose latents are maps."""
+    backbone = BACKBONES[settings["backbone"]]
+    if backbone.layout is None:
+        return None
+    options = {key: settings[key] for key in backbone.options}
+    return backbone.layout(shape, who=f"models: {entry.name}", **options)
 
 
 def _layers(width: int | list[int]) -> list[int]:
@@ -242,6 +259,7 @@ def _encoder(
     encoder = BACKBONES[settings["backbone"]].encoder(shape, outputs, **options)
     if not entry.conditional:
         return encoder
+    assert isinstance(encoder, Encoder)  # conditional models refuse maps
     return ConditionalEncoder(
         encoder, settings["auxiliary"], activation=options.get("activation", "relu")
     )
@@ -255,19 +273,24 @@ def penalty(settings: Mapping[str, Any]) -> Objective | None:
     return partial(consistency.PENALTIES[settings["consistency"]], **options)
 
 
-def check_parts(entry: Entry, shape: Shape, latents: int, settings: Mapping[str, Any]) -> None:
-    """Raise if the chosen parts cannot be combined."""
+def check_parts(
+    entry: Entry, shape: Shape, latents: int | None, settings: Mapping[str, Any]
+) -> int:
+    """Raise if the chosen parts cannot be combined. Returns the number of latents.
+
+    If it is not given, it is that of the maps, or `LATENTS`.
+    """
     who, backbone = f"models: {entry.name}", settings["backbone"]
     if BACKBONES[backbone].pictures_only and (len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE):
+        other = "backbone='mlp'" if "backbone" in entry.options else "another model, such as vae"
         raise ConfigError(
             f"models: the backbone {backbone} needs pictures of at least {SMALLEST_SIDE} x "
-            f"{SMALLEST_SIDE}, but the observations have shape {shape}. Use backbone='mlp'."
+            f"{SMALLEST_SIDE}, but the observations have shape {shape}. Use {other}."
         )
-    if reason := entry.refuses.get(settings["posterior"]):
-        raise ConfigError(
-            f"{who} with posterior={settings['posterior']!r}: {reason}. Use posterior="
-            f"{entry.posterior!r}, or another objective."
-        )
+    if BACKBONES[backbone].layout is not None:
+        return _check_maps(entry, shape, latents, settings)
+    latents = LATENTS if latents is None else latents
+    _check_posterior(entry, settings)
     if entry.conditional:
         if settings.get("auxiliary") is None:
             raise ConfigError(
@@ -292,6 +315,50 @@ def check_parts(entry: Entry, shape: Shape, latents: int, settings: Mapping[str,
         )
     if settings["decoder"] != "hourglass":
         _check_variables(entry, latents, settings)
+    return latents
+
+
+def _check_posterior(entry: Entry, settings: Mapping[str, Any]) -> None:
+    if reason := entry.refuses.get(settings["posterior"]):
+        raise ConfigError(
+            f"models: {entry.name} with posterior={settings['posterior']!r}: {reason}. Use "
+            f"posterior={entry.posterior!r}, or another objective."
+        )
+
+
+def _check_maps(
+    entry: Entry, shape: Shape, latents: int | None, settings: Mapping[str, Any]
+) -> int:
+    """What goes with latents that are maps; returns how many there are."""
+    who, other = f"models: {entry.name}", "another model"
+    if "backbone" in entry.options:  # else the name fixes it
+        who, other = f"{who} with backbone={settings['backbone']!r}", "another backbone"
+    if reason := entry.refuses.get("maps"):
+        raise ConfigError(f"{who}: {reason}. Use another objective, or {other}.")
+    _check_posterior(entry, settings)
+    if settings["posterior"] == "full":
+        raise ConfigError(
+            f"{who}: a full covariance of maps has the square of channels x places entries. Use "
+            f"posterior='gaussian', or {other}."
+        )
+    if settings["decoder"] != "hourglass":
+        raise ConfigError(
+            f"{who}: decoder={settings['decoder']!r} takes groups of latents in turn, and maps "
+            f"enter a decoder as a whole. Use decoder='hourglass', or {other}."
+        )
+    if settings["block"] != "none":
+        raise ConfigError(
+            f"{who}: the units of block={settings['block']!r} have no places, and the latents are "
+            f"maps. Use block='none', or {other}."
+        )
+    layout = layout_of(entry, shape, settings)
+    assert layout is not None
+    if latents not in (None, layout.latents):
+        raise ConfigError(
+            f"{who} has {layout} = {layout.latents:,} latents for observations of shape {shape}, "
+            f"channels x places; got latents={latents}. Leave it out, and choose channels=."
+        )
+    return layout.latents
 
 
 def _check_variables(entry: Entry, latents: int, settings: Mapping[str, Any]) -> None:

@@ -63,7 +63,10 @@ ENTRY = Entry(
     summary=__doc__ or "",
     objective=PCL,
     posterior="point",
-    refuses=dict.fromkeys(["gaussian", "full"], "it compares codes without noise"),
+    refuses={
+        **dict.fromkeys(["gaussian", "full"], "it compares codes without noise"),
+        "maps": "it compares whole observations, one number for each latent",
+    },
     needs=frozenset({"partner"}),
     prior=None,
     decodes=False,

@@ -62,5 +62,6 @@ ENTRY = Entry(
     summary=__doc__ or "",
     objective=wae,
     posterior="point",
+    refuses={"maps": "pairs of maps are all about equally far apart, so that MMD tells nothing"},
     options={"weight": Option(10.0, "λ, weight of the discrepancy.", not_negative)},
 )

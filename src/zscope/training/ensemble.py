@@ -227,7 +227,8 @@ class Members:
 
     def log(self, outputs: Outputs, step: int, bar: Progress, monitor: Measure | None) -> None:
         for k in self.going:
-            row = describe(member_losses(outputs, k), step, self.config, monitor)
+            losses = member_losses(outputs, k, self.models[k].layout)
+            row = describe(losses, step, self.config, monitor)
             self.histories[k].add(row)
             if k == self.going[0]:
                 bar.update(step, row)

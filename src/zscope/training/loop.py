@@ -50,7 +50,8 @@ __all__ = [
     "run_loop", "train", "trainable", "update", "watch_interrupts",
 ]  # fmt: skip
 
-# What to add to a row of the history, from the posterior variances of its batch.
+# What to add to a row of the history, from the posterior variances of its batch: a column for
+# each latent; of latents that are maps one for each channel, and a row for each place.
 Measure = Callable[[Codes], dict[str, Any]]
 
 
@@ -85,7 +86,8 @@ def train(
     bar in a terminal only. If at the end every latent is passive, a line on stderr says so,
     unless progress=False. `monitor` takes the posterior variances of a batch and returns what
     to add to its row of the history; in `zs.train` that is by default how many latents are
-    active, mixed and passive, and the sum of their mean variances.
+    active, mixed and passive, and the sum of their mean variances. Of latents that are maps it
+    gets every place as a row and the channels as columns, and counts channels.
 
     `freeze` is the half of the model, "encoder" or "decoder", that stays as it is, to the bit:
     it is kept in evaluation mode, so that batch norm in it does not move either. The causal block
@@ -126,7 +128,8 @@ def train(
 
 def last_warning(model: Autoencoder | None, row: dict[str, Any]) -> str | None:
     """What to say of a model whose latents are all passive in the last row of its history."""
-    warning = collapse_warning(row)
+    maps = model is not None and model.layout is not None
+    warning = collapse_warning(row, "channel" if maps else "latent")
     if warning is None or model is None or not model.needs_auxiliary or model.prior is not None:
         return warning
     return (
@@ -389,7 +392,8 @@ def describe(
     """A row of the history: the loss, its terms, and what the monitor says, over all processes."""
     row: dict[str, Any] = {"format": store.FORMAT, "step": step}
     numbers = torch.stack([losses.total, *losses.terms.values()]).detach().double().cpu()
-    variance = None if losses.posterior is None else losses.posterior.variance.detach()
+    posterior = losses.posterior
+    variance = None if posterior is None else posterior.variance.detach()
     if config.devices > 1:
         from zscope.training.distributed import gather, mean_over_processes
 
@@ -397,10 +401,10 @@ def describe(
         variance = None if variance is None else gather(variance)
     for name, value in zip(["loss", *losses.terms], numbers.tolist(), strict=True):
         row[name] = value
-    posterior = losses.posterior
-    noisy = posterior is not None and not posterior.deterministic
-    if monitor is not None and variance is not None and noisy:
-        row.update(monitor(variance))
+    if monitor is None or posterior is None or variance is None or posterior.deterministic:
+        return row
+    layout = posterior.layout
+    row.update(monitor(variance if layout is None else layout.by_place(variance)))
     return row
 
 

@@ -97,11 +97,14 @@ def sentence(row: dict[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def collapse_warning(row: dict[str, Any]) -> str | None:
-    """What to say of a model whose latents are all passive in this row of the history."""
+def collapse_warning(row: dict[str, Any], unit: str = "latent") -> str | None:
+    """What to say of a model whose latents are all passive in this row of the history.
+
+    `unit` is what the row counts: "latent", or "channel" of maps.
+    """
     if row.get("passive", 0) == 0 or row["active"] or row["mixed"]:
         return None
-    total = "The only latent is" if row["passive"] == 1 else f"All {row['passive']} latents are"
+    total = f"The only {unit} is" if row["passive"] == 1 else f"All {row['passive']} {unit}s are"
     return (
         f"Warning: {total} passive after {row['step']:,} steps: the posterior equals the prior, so "
         "the codes say nothing about the data. Train longer or with a larger rate, lower β, or "

@@ -15,6 +15,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from zscope.autoencoder import Losses, Posterior, Trainable
 from zscope.data.dataset import Dataset
+from zscope.layout import Layout
 from zscope.randomness import Shapes, Tape, normal, seed_of
 from zscope.training.config import TrainConfig
 from zscope.training.feeding import Feed, batch_rows
@@ -189,9 +190,10 @@ class Noise:
         return [torch.stack(draws) for draws in noise]
 
 
-def member_losses(outputs: Outputs, member: int) -> Losses:
+def member_losses(outputs: Outputs, member: int, layout: Layout | None = None) -> Losses:
     _, totals, terms, posteriors = outputs
-    posterior = Posterior(*(part[member] for part in posteriors)) if posteriors else None
+    parts = [part[member] for part in posteriors]
+    posterior = Posterior(*parts, layout=layout) if parts else None
     return Losses(totals[member], {name: term[member] for name, term in terms.items()}, posterior)
 
 
