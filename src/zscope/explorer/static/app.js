@@ -206,8 +206,10 @@ try {
   await Promise.all(session.views.map(load));
   makeTabs();
   const shape = session.observation.shape.join(" × ");
+  const { layout } = session;
+  const latents = layout ? `latents ${[layout.channels, ...layout.places].join(" × ")} (channels × ${layout.names.join(" × ")})` : `${session.latents.length} latents`;
   document.getElementById("about").textContent =
-    `${session.name} · ${session.model}, ${session.latents.length} latents · ${session.data} (${shape}), ${session.samples} samples` + (session.compare ? ` · compared with ${session.compare}` : "");
+    `${session.name} · ${session.model}, ${latents} · ${session.data} (${shape}), ${session.samples} samples` + (session.compare ? ` · compared with ${session.compare}` : "");
   navigate();
   window.addEventListener("hashchange", navigate);
 } catch (error) {

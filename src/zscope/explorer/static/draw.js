@@ -54,6 +54,19 @@ function paint(canvas, data) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
+/** Draw numbers on a canvas, one pixel each: `kind` "signed" from -most to most, or "amount" from 0. */
+export function paintNumbers(canvas, values, width, height, { kind, most }) {
+  const colours = Array.from({ length: 256 }, (_, k) => (kind === "signed" ? signed((2 * k) / 255 - 1) : amount(k / 255)));
+  const image = new ImageData(width, height);
+  for (let k = 0; k < width * height; k++) {
+    const share = kind === "signed" ? (values[k] / most + 1) / 2 : values[k] / most;
+    image.data.set(colours[Math.round(255 * Math.min(1, Math.max(0, share)))], 4 * k);
+    image.data[4 * k + 3] = 255;
+  }
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
 /** The values of several series as a table, with the names of features and in their own units. */
 function numbers(series, { features: names, units }) {
   const text = (value, k) => (units ? String(Number((value * units.scale[k] + units.mean[k]).toPrecision(4))).replace("-", "−") : number(value, 3));
