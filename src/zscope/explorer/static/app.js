@@ -205,7 +205,8 @@ try {
   session = await api("session");
   await Promise.all(session.views.map(load));
   makeTabs();
-  const shape = session.observation.shape.join(" × ");
+  const { frames } = session.observation;
+  const shape = (frames ? `${frames} frames of ` : "") + session.observation.shape.join(" × ");
   const { layout } = session;
   const latents = layout ? `latents ${[layout.channels, ...layout.places].join(" × ")} (channels × ${layout.names.join(" × ")})` : `${session.latents.length} latents`;
   document.getElementById("about").textContent =

@@ -25,7 +25,7 @@ export function make(context) {
   const any = (values, usual) => (values.some((value) => value !== usual) ? values : []);
   const flat = (entries) => [...entries.values()].flat();
   const changes = () => ({ offset: any(state.offset, 0), gain: any(state.gain, 1), mute: [...state.mute], brush: flat(state.brush), paste: flat(state.paste), noise: state.noise, seed: state.noise ? state.seed : 0, keep: state.keep });
-  const changed = () => Object.values(changes()).some((value) => (Array.isArray(value) ? value.length : value && value !== 1)) || state.keep !== 1;
+  const changedEverywhere = () => state.noise > 0 || state.keep < 1 || state.mute.size > 0 || state.offset.some(Boolean) || state.gain.some((value) => value !== 1);
   const time = () => Math.min(times - 1, Math.floor((state.frame * times) / frames));
   const frame = () => (look.frames ? state.frame : 0);
 
@@ -41,7 +41,7 @@ export function make(context) {
   const live = new Latest(async (since) => {
     const { sample } = state;
     // The first answer about a picture is that of the picture itself, with which others are compared.
-    if (opened !== sample && changed()) await api("channels", { sample, frame: frame() });
+    if (opened !== sample && (changedEverywhere() || state.brush.size + state.paste.size)) await api("channels", { sample, frame: frame() });
     const answer = await api("channels", { sample, ...changes(), frame: frame() });
     opened = sample;
     if (sample === state.sample) draw(answer);
@@ -58,7 +58,7 @@ export function make(context) {
     shown = null;
     for (const picture of [decoded, difference]) picture.blank();
     for (const card of cards.values()) card.blank();
-    rings.replaceChildren();
+    for (const part of [rings, legend]) part.replaceChildren();
     timing.textContent = "";
     context.fail(error);
   });
@@ -81,6 +81,7 @@ export function make(context) {
     difference.show(answer.difference);
     drawMaps();
     describeRings(answer.rings);
+    if (place) lookAt(...place);
   }
 
   function drawMaps() {
@@ -93,8 +94,8 @@ export function make(context) {
     const outlines = distance ? [["brushed", outline(distance, 0, width, height)], shown.rings.reach ? ["reach", outline(distance, shown.rings.reach, width, height)] : null] : [];
     for (const [channel, card] of cards) card.draw(at(shown.z, channel), at(beside, channel), most, outlines.filter(Boolean), shown.displaced[channel]);
     legend.replaceChildren(
-      colourBar("signed", -RANGE, RANGE, "z, in standard deviations of the channel from its mean"),
-      colourBar("signed", -most, most, `${BESIDE[state.beside]}, in the same unit`),
+      colourBar("signed", -RANGE, RANGE, "z less its mean, in σ"),
+      colourBar("signed", -most, most, `${BESIDE[state.beside]}, in σ`),
     );
   }
 
@@ -105,13 +106,12 @@ export function make(context) {
     else {
       const within = answer.within.slice(0, 4);
       rings.replaceChildren(
-        h("p", {}, h("strong", {}, answer.reach ? `90 % of the change lies within ${answer.reach} ${answer.reach === 1 ? "place" : "places"}` : "The change stays where it was made")),
+        h("p", {}, h("strong", {}, answer.reach ? `90 % of the change lies within ${answer.reach} ${answer.reach === 1 ? "place" : "places"}` : `${number(100 * within[0], 0)} % of the change stays where it was made`)),
         h("ul", { className: "within" }, within.map((share, r) => h("li", {}, h("span", {}, r ? `≤ ${r}` : "there"), h("i", { style: { width: `${100 * share}%` } }), h("b", {}, `${number(100 * share, 0)} %`)))),
         h("p", { className: "hint" }, `Share of the change of R(z) by distance. Preserved: ${number(answer.gain)} of the change (1 = all of it).`),
       );
     }
   }
-  const changedEverywhere = () => state.noise > 0 || state.keep < 1 || state.mute.size > 0 || state.offset.some(Boolean) || state.gain.some((value) => value !== 1);
 
   // The maps, with their sliders.
   const list = h("div", { className: places.length > 1 ? "channel-list" : "channel-list strips" });
@@ -188,7 +188,9 @@ export function make(context) {
   }
 
   const placeOf = (x, y) => [time(), y, x].slice(-places.length);
+  let place = null; // the channel and place that the readout is about
   function lookAt(channel, x, y) {
+    place = [channel, x, y];
     const value = shown?.z[((channel * times + time()) * height + y) * width + x];
     const where = `channel ${channel}, ${session.layout.names.map((name, k) => `${name} ${placeOf(x, y)[k]}`).join(", ")}`;
     readout.textContent = value === undefined ? where : `${where}: ${number(mean[channel] + std[channel] * value)} (${value > 0 ? "+" : ""}${number(value)} σ)`;
@@ -204,7 +206,6 @@ export function make(context) {
     for (const [key, other] of entries) if (inside(other)) entries.delete(key);
     entries.set(entry.slice(0, 2 + places.length).join(), entry);
     ask(event);
-    lookAt(channel, x, y);
   }
   /** Whether the square around a place contains that around another. */
   function covers(place, size, other, otherSize) {
@@ -265,7 +266,7 @@ export function make(context) {
   const noise = dial("noise", { min: 0, max: 1, step: 0.05, text: (value) => `${number(value)} σ` }, (value, event) => { state.noise = value; ask(event); });
   const again = h("button", { type: "button", onclick: (event) => { state.seed += 1; ask(event); } }, "Other noise");
   const keep = dial("low-pass", { min: 1, max: longest, step: 1, text: (value) => (value >= longest ? "off" : `${value} of ${longest} terms`) }, (value, event) => { state.keep = value / longest; ask(event); });
-  const moment = dial("frame", { min: 0, max: Math.max(1, frames - 1), step: 1, text: (value) => `${value} of ${frames}` }, (value, event) => {
+  const moment = dial("frame", { min: 0, max: Math.max(1, frames - 1), step: 1, text: (value) => `${value + 1} of ${frames}` }, (value, event) => {
     state.frame = value;
     drawMaps();
     if (look.frames) {
@@ -378,8 +379,8 @@ const BESIDE = { displacement: "R(z) − z", change: "change of R(z)" };
 const figure = (picture, caption) => h("figure", {}, picture, h("figcaption", {}, caption));
 
 /** A slider with its name and value. */
-function dial(name, { min, max, step, text, label = null }, onchange) {
-  const output = h("output");
+function dial(name, { min, max, step, text, label = name }, onchange) {
+  const output = h("b"); // not a live region: the slider tells its value itself
   const range = h("input", { type: "range", min, max, step, "aria-label": label, oninput: (event) => {
     write();
     onchange(Number(range.value), event);
@@ -388,7 +389,7 @@ function dial(name, { min, max, step, text, label = null }, onchange) {
     output.textContent = text(Number(range.value));
     range.setAttribute("aria-valuetext", output.textContent);
   };
-  const root = h("label", { className: "dial" }, h("span", {}, h("span", {}, name), output), range);
+  const root = h("div", { className: "dial" }, h("span", { "aria-hidden": "true" }, h("span", {}, name), output), range);
   return {
     root,
     set(value) {
@@ -498,7 +499,7 @@ function differencePicture(look) {
     last = data;
     const values = readHalves(data);
     const largest = values.reduce((most, value) => Math.max(most, value), 0);
-    const text = `largest ${number(100 * largest, largest < 0.1 ? 1 : 0)} % of the range`;
+    const text = largest ? `largest ${number(100 * largest, largest < 0.1 ? 1 : 0)} % of the range` : "no change";
     // A difference that nobody could see is no bright picture.
     if (picture) paintNumbers(element, values, data.shape[1], data.shape[0], { kind: "amount", most: Math.max(0.02, largest) });
     else element.replaceChildren(lines([{ values: [...values], className: "two" }], { low: 0, high: 0.02, width: 204, height: 136, bare: true }));

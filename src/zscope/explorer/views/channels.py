@@ -21,7 +21,7 @@ from torch import Tensor
 from zscope.assays.diffusion.locality import REACHED
 from zscope.assays.diffusion.spectrum import cut, low_pass
 from zscope.assays.engine import decode_and_respond
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import ConfigError
 from zscope.explorer.rendering import LARGE
 from zscope.explorer.session import MapFacts, Session
 from zscope.explorer.views.query import Index, Number, Query, Seed
@@ -98,11 +98,6 @@ def channels(session: Session, query: Channels) -> dict[str, Any]:
     if not torch.equal(z, original):
         x, posterior = decode_and_respond(session.model, z[None])
         decoded, response = x, posterior.mean
-    if not (decoded.isfinite().all() and response.isfinite().all()):
-        raise Undefined(
-            "channels: what is decoded, or the response, is not finite. Do the changes lead the "
-            "model out of its range? Make them smaller."
-        )
 
     def maps(values: Tensor) -> dict[str, Any]:
         return _numbers(values.reshape(facts.layout.shape), query.exact)
