@@ -93,6 +93,7 @@ def test_maps_travel_in_half_precision_and_in_units_of_their_channel(maps, maps_
     assert facts["std"] == pytest.approx(sigma.tolist())
     assert (facts["channels"], facts["places"]) == (4, [8, 8])
     assert facts["names"] == ["height", "width"]
+    assert facts["note"] == ""
 
 
 def test_an_offset_moves_a_channel_everywhere(maps):
@@ -471,6 +472,16 @@ def test_a_frame_of_a_video_is_shown(video):
     later = client.ask("channels", sample=ROW, brush=[0, 0, 1, 1, 1, 1], frame=4, exact=True)
     assert not numbers(later["difference"]).any()
     assert "no frame 6" in client.error(422, "channels", frame=6)
+
+
+def test_what_was_assumed_about_the_layout_is_passed_on():
+    x = torch.rand(12, 16, generator=torch.Generator().manual_seed(0))
+    model = zs.wrap(lambda x: x.reshape(-1, 2, 8), lambda z: z.reshape(-1, 16), prior=None)
+    session = Session(model, x, name="guessed")
+    note = Client(session).ask("session")["layout"]["note"]
+    assert "channels last" in note
+    assert note == session.model.layout_note
+    session.close()
 
 
 def test_maps_of_four_axes_are_refused_at_the_start():

@@ -257,7 +257,9 @@ class Session:
             "prior": self.model.prior,
             "observation": self.renderer.to_dict(),
             "latents": self.latents,
-            "layout": None if self.maps is None else self.maps.to_dict(),
+            "layout": None
+            if self.maps is None
+            else {**self.maps.to_dict(), "note": self.model.layout_note},
             "factors": factors,
             "start": self.start,
             "no_hole_scores": None

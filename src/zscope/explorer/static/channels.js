@@ -339,6 +339,7 @@ export function make(context) {
       more,
       legend,
       h("p", { className: "hint" }, "σ is the standard deviation of a channel over pictures and places. A muted channel is its mean map. Solid line: brushed or pasted places; dashed: 90 % of the change of R(z), decoded and encoded again, lies within."),
+      session.layout.note ? h("p", { className: "hint" }, session.layout.note) : null,
     ),
   );
 

@@ -163,7 +163,9 @@ export function readHalves({ half }) {
     return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
   });
   const raw = atob(half);
-  return Float32Array.from({ length: raw.length / 2 }, (_, k) => halves[raw.charCodeAt(2 * k) | (raw.charCodeAt(2 * k + 1) << 8)]);
+  const values = new Float32Array(raw.length / 2);
+  for (let k = 0; k < values.length; k++) values[k] = halves[raw.charCodeAt(2 * k) | (raw.charCodeAt(2 * k + 1) << 8)];
+  return values;
 }
 
 export function readPair(text) {

@@ -22,7 +22,6 @@ from zscope.assays.diffusion.locality import REACHED
 from zscope.assays.diffusion.spectrum import cut, low_pass
 from zscope.assays.engine import decode_and_respond
 from zscope.errors import ConfigError
-from zscope.explorer.rendering import LARGE
 from zscope.explorer.session import MapFacts, Session
 from zscope.explorer.views.query import Index, Number, Query, Seed
 from zscope.layout import Layout
@@ -34,8 +33,8 @@ MOST_NUMBERS = 12_000
 """In a list of brushed places or patches."""
 LARGEST_BRUSH = 8
 LARGEST_HALF = 65_504.0
-DIFFERENCE = 256
-"""The largest side, in pixels, of the picture of differences."""
+PICTURE = 288
+"""The largest side, in pixels, of a picture, as wide as it is shown: more would be slow to send."""
 
 PerChannel = Annotated[list[Number], Field(max_length=MOST_CHANNELS)]
 
@@ -104,7 +103,7 @@ def channels(session: Session, query: Channels) -> dict[str, Any]:
 
     displacement = facts.scaled(response[0] - z)
     change = facts.scaled(response[0] - response0[0])
-    difference = session.renderer.difference(decoded, decoded0, most=DIFFERENCE, frame=frame)
+    difference = session.renderer.difference(decoded, decoded0, most=PICTURE, frame=frame)
     return {
         "sample": row,
         "frame": frame,
@@ -113,7 +112,7 @@ def channels(session: Session, query: Channels) -> dict[str, Any]:
         "displaced": displacement.reshape(facts.layout.channels, -1).square().mean(1).sqrt(),
         "change": maps(change),
         "decoded": session.renderer.render(
-            decoded, most=LARGE, exact=query.exact, frame=frame, long=False
+            decoded, most=PICTURE, exact=query.exact, frame=frame, long=False
         )[0],
         "difference": _numbers(difference, query.exact),
         "rings": _rings(facts, query, local - original, change),
