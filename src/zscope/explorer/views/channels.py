@@ -130,7 +130,7 @@ def _brushed(session: Session, facts: MapFacts, query: Channels, row: int) -> Te
     groups = _groups(layout, query.brush, "brush", "channel", ("size", "amount"))
     for channel, *place, size, amount in groups:
         where = _square(layout, place, size, "brush")
-        added[_channel(layout, channel, "brush"), *where] = amount
+        added[_channel(layout, channel, "brush")][where] = amount
     return layout.flat(maps.double() + _each(facts.sigma, layout) * added).to(session.codes)
 
 
