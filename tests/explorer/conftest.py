@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 import torch
+import torch.nn.functional as F
 
 import zscope as zs
 from zscope.explorer.app import create_app
@@ -80,6 +81,46 @@ class Flat(Principal):
 
     def encode(self, x, auxiliary=None):
         return zs.Posterior(super().encode(x).mean)
+
+
+class Convolutional(torch.nn.Module):
+    """3 x 16 x 16 pictures to 4 x 8 x 8 Gaussian latents, and back, by weights made by hand."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        down, up = (0.4 * torch.randn(*shape, generator=generator)
+                    for shape in ((4, 3, 3, 3), (3, 4, 3, 3)))  # fmt: skip
+        self.down, self.up = torch.nn.Parameter(down), torch.nn.Parameter(up)
+
+    def encode(self, x):
+        mean = F.conv2d(F.avg_pool2d(x, 2), self.down, padding=1)
+        scales = torch.tensor([1.0, 3.0, 0.2, 1.0])[:, None, None]
+        mean = scales * mean + torch.tensor([0.0, 5.0, 0.0, -1.0])[:, None, None]
+        return mean, (0.1 * scales).log().mul(2).expand_as(mean)
+
+    def decode(self, z):
+        return F.conv2d(F.interpolate(z.tanh(), scale_factor=2), self.up, padding=1).sigmoid()
+
+    def model(self):
+        return zs.wrap(self.encode, self.decode)
+
+
+@pytest.fixture(scope="session")
+def colours():
+    """60 smooth pictures in colours."""
+    noise = torch.rand(60, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    return F.interpolate(noise, size=(16, 16), mode="bilinear")
+
+
+@pytest.fixture(scope="session")
+def maps(colours):
+    other = Convolutional(seed=1).model()
+    session = Session(
+        Convolutional().model(), colours, name="maps", other=other, other_name="other"
+    )
+    yield session
+    session.close()
 
 
 @pytest.fixture(scope="session")
@@ -162,6 +203,11 @@ def rows_client(rows):
     return Client(rows)
 
 
+@pytest.fixture(scope="session")
+def maps_client(maps):
+    return Client(maps)
+
+
 @contextmanager
 def running(session):
     server, listening, address = create_server(session)
@@ -184,6 +230,12 @@ def address(pictures):
 @pytest.fixture(scope="module")
 def rows_address(rows):
     with running(rows) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def maps_address(maps):
+    with running(maps) as address:
         yield address
 
 

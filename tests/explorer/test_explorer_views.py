@@ -21,6 +21,7 @@ from zscope.results import plain
 PACKAGE = Path(zscope.__file__).parent
 STATIC = PACKAGE / "explorer" / "static"
 VIEWS = [endpoint.name for endpoint in ENDPOINTS.values() if endpoint.title]
+VECTOR_VIEWS = ["latents", "map", "matrix", "graph", "samples", "compare"]
 REQUIRED = {
     "decode": {"codes": [[0.5, -1, 0.25, 0, 2, -0.5]]},
     "traversal": {"latent": 0},
@@ -44,10 +45,12 @@ def test_every_endpoint_documents_its_answer_and_its_parameters(name):
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
-def test_every_endpoint_answers_with_plain_json(client, pictures, name):
+def test_every_endpoint_answers_with_plain_json(client, pictures, maps_client, maps, name):
     endpoint = ENDPOINTS[name]
+    if endpoint.latents == "maps":
+        client, pictures = maps_client, maps
     query = endpoint.query.model_validate(REQUIRED.get(name, {}))
-    answer = endpoint.answer(pictures, query)
+    answer = endpoint.reply(pictures, query)
     assert isinstance(answer, dict)
     text = json.dumps(plain(answer), allow_nan=False)
     assert client.ask(name, **REQUIRED.get(name, {})).keys() == json.loads(text).keys()
@@ -61,16 +64,18 @@ def test_the_list_of_endpoints_describes_every_one(client):
         assert each["parameters"]["additionalProperties"] is False
 
 
-def test_every_view_has_a_file_and_every_file_with_a_view_is_listed(client):
+def test_every_view_has_a_file_and_every_file_with_a_view_is_listed(client, maps_client):
     files = {file.stem for file in STATIC.glob("*.js") if "function make(" in file.read_text()}
     assert files == set(VIEWS)
-    assert [view["name"] for view in client.ask("session")["views"]] == VIEWS
+    assert [view["name"] for view in client.ask("session")["views"]] == VECTOR_VIEWS
+    of_maps = [view["name"] for view in maps_client.ask("session")["views"]]
+    assert set(of_maps) | set(VECTOR_VIEWS) == set(VIEWS)
 
 
 def test_every_view_exports_make_and_returns_root_and_show(tab, address):
     with open_page(tab, address) as page:
         settle(page)
-        for name in VIEWS:
+        for name in VECTOR_VIEWS:
             exported = page.evaluate(
                 "name => import(`/static/${name}.js`).then(m => [typeof m.make, m.make.length])",
                 name,
@@ -156,7 +161,7 @@ def extended(recipe, tmp_path_factory):
         (root / path).write_text(content)
     views = copy / "explorer" / "views" / "__init__.py"
     text = views.read_text()
-    text = text.replace("import compare,", "import norms, compare,")
+    text = text.replace("import channels,", "import norms, channels,")
     views.write_text(text.replace(")\n\nENDPOINTS", f"    {line.strip()},\n)\n\nENDPOINTS"))
     environment = os.environ | {"PYTHONPATH": str(root / "src"), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(

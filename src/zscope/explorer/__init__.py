@@ -33,7 +33,7 @@ def explore(
     `target`, and the second model `compare`, are whatever `zs.load` accepts. `data` is a
     Dataset, an array, or the name of a dataset or file as in `zs.data.load`; without it, the
     data of the run (held-out ones if it has any), looked up under `root`; `samples` of them are
-    encoded (by default 4,000). The page is served
+    encoded (by default 4,000, or 512 where latents are maps). The page is served
     at `host` and `port` (0: any free port), and opened in the `browser`.
     """
     import os
@@ -43,7 +43,7 @@ def explore(
 
     from zscope import data as datasets
     from zscope.explorer.serving import LOOPBACK, listen, serve
-    from zscope.explorer.session import SAMPLES, Session
+    from zscope.explorer.session import Session
     from zscope.loading import load, run_data
 
     listen(host, port).close()  # fails before the model is loaded
@@ -68,7 +68,7 @@ def explore(
             autoencoder,
             data,
             name=name_of(target, autoencoder),
-            samples=SAMPLES if samples is None else samples,
+            samples=samples,
             seed=seed,
             other=other,
             other_name="" if other is None else name_of(compare, other),

@@ -173,7 +173,7 @@ async def _compute(session: Session, endpoint: Endpoint, query: Query, request: 
 
     def work() -> bytes:
         # Encoded in the lane: a large answer takes long enough to block other requests.
-        return json.dumps(plain(endpoint.answer(session, query))).encode()
+        return json.dumps(plain(endpoint.reply(session, query))).encode()
 
     job = lane.submit(work)
     waiting = asyncio.wrap_future(job.future)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.engine import decode_and_respond
+from zscope.assays.pictures import channel_scales
 from zscope.assays.responses.holes import HoleReference, HoleScore, hole_reference
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import measure
@@ -20,6 +22,7 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
 from zscope.explorer.lanes import Lane, interruptible
 from zscope.explorer.rendering import Renderer
+from zscope.layout import Layout
 from zscope.randomness import named_generator
 from zscope.recording import Recording, record
 from zscope.report.latents import latent_table
@@ -42,8 +45,55 @@ class Subject:
     copy: Recording
 
 
+@dataclass(frozen=True, eq=False)
+class MapFacts:
+    """What the explorer knows of latent maps: means and standard deviations, as in assays."""
+
+    layout: Layout
+    mean: Tensor  # of each channel, over pictures and places
+    sigma: Tensor
+    mean_map: Tensor  # of each latent, over pictures
+    order: list[int]  # channels, those whose means vary most first
+
+    @classmethod
+    def of(cls, recording: Recording) -> "MapFacts":
+        summary = recording.map_summary
+        mean, sigma = channel_scales(summary)
+        mean_map = summary.place_sums[0] / summary.pictures + summary.centre[:, None]
+        moments = summary.moments()
+        spread = moments["m2"] - moments["m"].square()  # of means: noise tells nothing
+        return cls(
+            summary.layout,
+            mean,
+            sigma,
+            mean_map.flatten(),
+            spread.argsort(descending=True).tolist(),
+        )
+
+    def scaled(self, values: Tensor) -> Tensor:
+        """Differences of latents in units of their channel; 0 if the channel is constant."""
+        unit = torch.where(self.sigma > 0, self.sigma, torch.inf)
+        return values.double() / unit.repeat_interleave(self.layout.positions)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "channels": self.layout.channels,
+            "places": list(self.layout.places),
+            "names": list(self.layout.names),
+            "mean": self.mean,
+            "std": self.sigma,
+            "order": self.order,
+        }
+
+
 SAMPLES = 4000
 """Observations that the explorer encodes by default."""
+PICTURES = 512
+"""The same where latents are maps: models of such are slow, and each picture has many places."""
+RECONSTRUCTIONS = 16
+"""Pictures whose reconstructions are kept."""
+MOST_AXES = 3
+"""Of places: time, height and width."""
 
 
 class Session:
@@ -55,7 +105,7 @@ class Session:
         data: Any,
         *,
         name: str,
-        samples: int = SAMPLES,
+        samples: int | None = None,
         seed: int = 0,
         other: Autoencoder | None = None,
         other_name: str = "other",
@@ -65,15 +115,24 @@ class Session:
         self.live = Lane("live")
         self.slow = Lane("slow")
         self._cache: OrderedDict[Any, Any] = OrderedDict()
+        self._reconstructions: OrderedDict[int, tuple[Tensor, Tensor]] = OrderedDict()
         self.subject = self._subject(name, _record(name, autoencoder, dataset, samples, seed))
         self.other = None
         if other is not None:
             recording = _record(other_name, other, dataset, samples, seed)
             self.other = self._subject(other_name, recording)
-        self.renderer = Renderer(self.recording.data)
+        layout = self.recording.layout
+        if layout is not None and len(layout.places) > MOST_AXES:
+            raise InterfaceError(
+                f"explore: the latents of {name} are maps of {layout}, with {len(layout.places)} "
+                f"axes of places; the explorer shows up to {MOST_AXES}. Join some of them: "
+                "zs.wrap(encoder, decoder, layout=zs.Layout(channels, places))"
+            )
+        self.maps = None if layout is None else MapFacts.of(self.recording)
+        self.renderer = Renderer(self.recording.data, layout)
         codes = self.codes
         self.start = int((codes - codes.mean(0)).norm(dim=1).argmin())
-        self.latents = self._latent_table()
+        self.latents = self._latent_table() if self.maps is None else []
         self.hole_reference = self._hole_reference()
 
     @property
@@ -163,6 +222,22 @@ class Session:
         score = self.hole_reference.score(codes, answers=posterior.mean, decoded=x)
         return x, posterior.mean, score
 
+    def reconstruction(self, row: int) -> tuple[Tensor, Tensor]:
+        """(decoded, response) of a recorded sample; call it from the live lane only."""
+        if row not in self._reconstructions:
+            x, posterior = decode_and_respond(self.model, self.codes[[row]])
+            self._reconstructions[row] = x, posterior.mean
+            if len(self._reconstructions) > RECONSTRUCTIONS:
+                self._reconstructions.popitem(last=False)
+        self._reconstructions.move_to_end(row)
+        return self._reconstructions[row]
+
+    @property
+    def similarities(self) -> list[str]:
+        """What of the two models can be compared."""
+        both = [one.recording.layout for one in (self.subject, self.other) if one is not None]
+        return ["layers", "latents"] if both == [None, None] else ["layers"]
+
     def to_dict(self) -> dict[str, Any]:
         """The facts that the page starts with."""
         data = self.recording.data
@@ -182,12 +257,16 @@ class Session:
             "prior": self.model.prior,
             "observation": self.renderer.to_dict(),
             "latents": self.latents,
+            "layout": None
+            if self.maps is None
+            else {**self.maps.to_dict(), "note": self.model.layout_note},
             "factors": factors,
             "start": self.start,
             "no_hole_scores": None
             if isinstance(self.hole_reference, HoleReference)
             else str(self.hole_reference),
             "compare": None if self.other is None else self.other.name,
+            "similarities": self.similarities,
         }
 
     def _subject(self, name: str, recording: Recording) -> Subject:
@@ -224,6 +303,8 @@ class Session:
 
     def _hole_reference(self) -> HoleReference | ZscopeError:
         """The displacements of posterior samples, as in a report, or why there are none."""
+        if self.maps is not None:
+            return Undefined("explorer: latent maps are shown without hole scores.")
         try:
             return hole_reference(self.model, self.recording)
         except Undefined as error:
@@ -231,7 +312,7 @@ class Session:
 
 
 def _record(
-    name: str, autoencoder: Autoencoder, data: Dataset, samples: int, seed: int
+    name: str, autoencoder: Autoencoder, data: Dataset, samples: int | None, seed: int
 ) -> Recording:
     """Record the model, and check that it encodes and decodes these data."""
     if autoencoder.needs_auxiliary:
@@ -241,6 +322,7 @@ def _record(
             "instead: zs.assay(autoencoder, data), or zscope report RUN"
         )
     try:
+        samples = _default_samples(autoencoder, data, seed) if samples is None else samples
         recording = record(autoencoder, data, samples=samples, seed=seed)
         x, _ = decode_and_respond(autoencoder, recording.codes[:1])
     except Exception as failure:
@@ -262,3 +344,11 @@ def _record(
             "its output flat? Wrap the decoder in a function that reshapes its output."
         )
     return recording
+
+
+def _default_samples(autoencoder: Autoencoder, data: Dataset, seed: int) -> int:
+    """How many to encode; of a wrapped model, only an observation tells if latents are maps."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `record` will say it again
+        first = record(autoencoder, data, samples=1, seed=seed)
+    return SAMPLES if first.layout is None else PICTURES

@@ -205,9 +205,12 @@ try {
   session = await api("session");
   await Promise.all(session.views.map(load));
   makeTabs();
-  const shape = session.observation.shape.join(" × ");
+  const { frames } = session.observation;
+  const shape = (frames ? `${frames} frames of ` : "") + session.observation.shape.join(" × ");
+  const { layout } = session;
+  const latents = layout ? `latents ${[layout.channels, ...layout.places].join(" × ")} (channels × ${layout.names.join(" × ")})` : `${session.latents.length} latents`;
   document.getElementById("about").textContent =
-    `${session.name} · ${session.model}, ${session.latents.length} latents · ${session.data} (${shape}), ${session.samples} samples` + (session.compare ? ` · compared with ${session.compare}` : "");
+    `${session.name} · ${session.model}, ${latents} · ${session.data} (${shape}), ${session.samples} samples` + (session.compare ? ` · compared with ${session.compare}` : "");
   navigate();
   window.addEventListener("hashchange", navigate);
 } catch (error) {

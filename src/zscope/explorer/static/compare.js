@@ -19,7 +19,8 @@ export function make(context) {
   const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell to see its value.");
   const index = h("input", { type: "number", min: 0, max: session.samples - 1, onchange: () => choose(Number(index.value)) });
   const step = (by, text, label) => h("button", { type: "button", "aria-label": label, onclick: () => choose((state.sample ?? session.start) + by) }, text);
-  const of = choices("Compare", [["layers", "Layers (CKA)"], ["latents", "Latents (|correlation|)"]], "layers", (value) => {
+  const ways = [["layers", "Layers (CKA)"], ["latents", "Latents (|correlation|)"]].filter(([name]) => session.similarities.includes(name));
+  const of = choices("Compare", ways, "layers", (value) => {
     state.of = value;
     similar.ask();
     save();
@@ -40,7 +41,7 @@ export function make(context) {
         ...columns.map(([name, data, model]) => {
           const picture = observation(look, { size: 176, label: name });
           picture.show(data);
-          return h("figure", {}, picture, h("figcaption", {}, h("b", {}, name), h("br"), model ? `squared error ${precise(model.error)}` : `number ${answer.sample.index}`), model ? bars(model.z) : null);
+          return h("figure", {}, picture, h("figcaption", {}, h("b", {}, name), h("br"), model ? `squared error ${precise(model.error)}` : `number ${answer.sample.index}`), model?.z ? bars(model.z) : null);
         }),
       );
     },
@@ -93,7 +94,7 @@ export function make(context) {
     ),
     show(parameters) {
       state.sample = readIndex(parameters.sample, session.samples);
-      state.of = parameters.of === "latents" ? "latents" : "layers";
+      state.of = session.similarities.includes(parameters.of) ? parameters.of : "layers";
       index.value = state.sample ?? session.start;
       of.choose(state.of);
       same.ask();

@@ -154,6 +154,20 @@ export function readVector(text, count) {
   return values.length === count && values.every(Number.isFinite) ? values : null;
 }
 
+let halves = null; // the value of each of the 65,536 half-precision numbers
+
+/** The numbers of {shape, half}: base64 of little-endian half-precision numbers. */
+export function readHalves({ half }) {
+  halves ??= Float32Array.from({ length: 65536 }, (_, bits) => {
+    const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+    return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+  });
+  const raw = atob(half);
+  const values = new Float32Array(raw.length / 2);
+  for (let k = 0; k < values.length; k++) values[k] = halves[raw.charCodeAt(2 * k) | (raw.charCodeAt(2 * k + 1) << 8)];
+  return values;
+}
+
 export function readPair(text) {
   return readVector(text, 2);
 }

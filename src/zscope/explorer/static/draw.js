@@ -1,6 +1,6 @@
 // Drawing: observations, strips of observations, line charts, heat maps.
 
-import { amount, rgb, signed, textOn } from "./colour.js";
+import { amount, dark, rgb, signed, textOn } from "./colour.js";
 import { h, number } from "./core.js";
 
 /** An element with a function show(data, others) that draws a picture, or a vector as a line,
@@ -49,6 +49,31 @@ function paint(canvas, data) {
     to[at + 2] = channels === 3 ? raw.charCodeAt(from + 2) : to[at];
     to[at + 3] = 255;
     from += channels;
+  }
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
+const palettes = new Map(); // by theme and kind: 255 colours as pixels, the middle one for 0
+
+function palette(kind) {
+  const key = `${dark()} ${kind}`;
+  if (!palettes.has(key)) {
+    const bytes = new Uint8ClampedArray(4 * 255);
+    for (let k = 0; k < 255; k++) bytes.set([...(kind === "signed" ? signed(k / 127 - 1) : amount(k / 254)), 255], 4 * k);
+    palettes.set(key, new Uint32Array(bytes.buffer));
+  }
+  return palettes.get(key);
+}
+
+/** Draw numbers on a canvas, one pixel each: `kind` "signed" from -most to most, or "amount" from 0. */
+export function paintNumbers(canvas, values, width, height, { kind, most }) {
+  const colours = palette(kind);
+  const image = new ImageData(width, height);
+  const to = new Uint32Array(image.data.buffer);
+  for (let k = 0; k < width * height; k++) {
+    const share = kind === "signed" ? (values[k] / most + 1) / 2 : values[k] / most;
+    to[k] = colours[Math.round(254 * Math.min(1, Math.max(0, share)))];
   }
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   canvas.getContext("2d").putImageData(image, 0, 0);

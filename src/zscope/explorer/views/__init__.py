@@ -15,6 +15,10 @@ An endpoint is a function `answer(session, query)` in a file of this folder:
   for anything longer: it uses `session.subject.copy`, a recording with its own copy of the
   model, and may keep results with `session.cached`.
 
+`latents` says which models an endpoint answers for: "vector" for those whose latents are
+single numbers, "maps" for those with channels and places, or "any". A page shows the views of
+its model only.
+
 An endpoint with a `title` is a view: it has a tab of the page, and static/NAME.js draws it.
 The contract of that file is in static/app.js. CONTRIBUTING.md has an example of both.
 """
@@ -23,8 +27,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from zscope.errors import ConfigError
 from zscope.explorer.session import Session
-from zscope.explorer.views import compare, graph, latents, maps, matrix, samples
+from zscope.explorer.views import channels, compare, graph, latents, maps, matrix, samples
 from zscope.explorer.views.query import NoParameters, Query
 
 __all__ = ["ENDPOINTS", "Endpoint"]
@@ -39,6 +44,27 @@ class Endpoint:
     answer: Callable[[Session, Any], dict[str, Any]]
     lane: Literal["live", "slow"] = "live"
     title: str = ""
+    latents: Literal["vector", "maps", "any"] = "vector"
+
+    def suits(self, session: Session) -> bool:
+        """Whether it answers for the latents of this model."""
+        return self.latents in ("any", "vector" if session.maps is None else "maps")
+
+    def reply(self, session: Session, query: Query) -> dict[str, Any]:
+        """The answer, if the latents of the model are those that the endpoint is about."""
+        if self.suits(session):
+            return self.answer(session, query)
+        if session.maps is None:
+            raise ConfigError(
+                f"{self.name}: the {session.codes.shape[1]} latents of this model have no channels "
+                "and places. Ask /api/latents instead. If they are maps, say so: "
+                "zs.wrap(encoder, decoder, layout=zs.Layout(channels, places))"
+            )
+        raise ConfigError(
+            f"{self.name}: this is about single latents, but those of this model are maps of "
+            f"{session.maps.layout} ({session.maps.layout.latents:,} numbers), whose units are "
+            "channels and places. Ask /api/channels instead."
+        )
 
     @property
     def methods(self) -> list[str]:
@@ -58,16 +84,22 @@ class Endpoint:
 
 
 def session(session: Session, query: NoParameters) -> dict[str, Any]:
-    """The model, its latents (most important first), data and factors, and the page's views."""
-    views = [{"name": each.name, "title": each.title} for each in _ENDPOINTS if each.title]
+    """The model, its latents (most important first) or the layout of its latent maps, data and
+    factors, and the page's views."""
+    views = [{"name": each.name, "title": each.title} for each in _views(session)]
     return {**session.to_dict(), "views": views}
 
 
+def _views(session: Session) -> list[Endpoint]:
+    return [each for each in _ENDPOINTS if each.title and each.suits(session)]
+
+
 _ENDPOINTS = (
-    Endpoint("session", NoParameters, session),
+    Endpoint("session", NoParameters, session, latents="any"),
+    Endpoint("channels", channels.Channels, channels.channels, title="Channels", latents="maps"),
     Endpoint("latents", latents.Latents, latents.latents, title="Latents"),
     Endpoint("decode", latents.Decode, latents.decode),
-    Endpoint("sample", latents.Sample, latents.sample),
+    Endpoint("sample", latents.Sample, latents.sample, latents="any"),
     Endpoint("draw", latents.Draw, latents.draw),
     Endpoint("project", latents.Project, latents.project),
     Endpoint("traversal", latents.Traversal, latents.traversal),
@@ -76,8 +108,8 @@ _ENDPOINTS = (
     Endpoint("matrix", matrix.Matrix, matrix.matrix, "slow", title="Matrix"),
     Endpoint("graph", graph.Graph, graph.graph, "slow", title="Graph"),
     Endpoint("samples", samples.Samples, samples.samples, "slow", title="Samples"),
-    Endpoint("compare", compare.Compare, compare.compare, title="Compare"),
-    Endpoint("similarity", compare.Similarity, compare.similarity, "slow"),
+    Endpoint("compare", compare.Compare, compare.compare, title="Compare", latents="any"),
+    Endpoint("similarity", compare.Similarity, compare.similarity, "slow", latents="any"),
 )
 
 ENDPOINTS = {endpoint.name: endpoint for endpoint in _ENDPOINTS}

@@ -46,6 +46,11 @@ def compare(session: Session, query: Compare) -> dict[str, Any]:
 def similarity(session: Session, query: Similarity) -> dict[str, Any]:
     """The similarity between the layers, or between the latents, of both models."""
     other = _other(session)
+    if query.of not in session.similarities:
+        raise ConfigError(
+            "similarity: the latents of one of these models are maps, whose single numbers "
+            "correspond to nothing in another model. Compare the layers: of=layers"
+        )
     if query.of == "latents":
         # Sampled codes rather than means: the means of a passive latent are tiny and may
         # correlate with anything, while with its noise the latent is what the decoder gets.
@@ -92,7 +97,7 @@ def _reconstruction(
     error = (decoded - x).square().sum()
     return {
         "name": subject.name,
-        "z": code[0],
+        "z": code[0] if subject.recording.layout is None else None,
         "decoded": session.renderer.render(decoded, most=LARGE)[0],
         "error": float(error),
     }

@@ -48,6 +48,8 @@ class Sample(Query):
     """Its number; by default the sample nearest to the mean of all codes."""
     exact: bool = False
     """Return the observed numbers instead of pictures."""
+    frame: Index = 0
+    """The frame of a video to show."""
 
 
 class Draw(Query):
@@ -122,18 +124,23 @@ def displacements(score: HoleScore) -> list[dict[str, Any]]:
 
 
 def sample(session: Session, query: Sample) -> dict[str, Any]:
-    """A recorded observation, its posterior, and its factors."""
+    """A recorded observation, its posterior (unless the latents are maps), and its factors."""
     index = session.row(query.index)
     posterior = session.recording.posterior[[index]]
     x = session.recording.data.batch([index])
     rows = session.recording.rows
+    maps = session.maps is not None  # which the view Channels has, with far fewer digits
+    code = {} if maps else {"z": posterior.mean[0], "std": posterior.variance[0].sqrt()}
+    frame = session.renderer.frame(query.frame)
+    picture = session.renderer.render(x, most=LARGE, exact=query.exact, frame=frame, long=not maps)[
+        0
+    ]
     return {
         "index": index,
         "row": index if rows is None else int(rows[index]),
-        "z": posterior.mean[0],
-        "std": posterior.variance[0].sqrt(),
+        **code,
         "factors": session.factors(index),
-        "observation": session.renderer.render(x, most=LARGE, exact=query.exact)[0],
+        "observation": picture,
     }
 
 
