@@ -13,7 +13,7 @@ neighbours, on both sides) where the model accepts it. The score is 1 minus the 
 those t that stay inside the data: t leaves it if transformed pictures are reconstructed with more
 than twice the error,
 
-    ratio(t) = MSE(t x, D(E(t x))) / MSE(x, D(E(x))) > 2         over the first 32 base pictures.
+    ratio(t) = MSE(t x, D(E(t x))) / MSE(x, D(E(x))) > 2        over half of the base pictures.
 
 `decibels` is PSNR(x, D(z)) - PSNR(t x, D(t z)), what decoding transformed latents costs. Average
 pooling with nearest upsampling has 0 for flips, turns and shifts; space-to-depth under a flip has
@@ -60,8 +60,6 @@ __all__ = ["Equivariance", "Transformed", "equivariance"]
 
 LEAVES = 2.0
 """Times the error of reconstructions at which transformed pictures are outside the data."""
-TRIED = 32
-"""Pictures from which that is decided."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +180,9 @@ def equivariance(
             _by_channel(decoded - way.pictures(other), way.where_pictures).sum()
             for other in (base.decoded, base.decoded.roll(-1, 0))
         )
-        after = squares(pictures[:TRIED], decoded_again) / pictures[0].numel()
-        ratio = (float(after.mean()) + least) / (float(own_error[:TRIED].mean()) + least)
+        tried = len(decoded_again)
+        after = squares(pictures[:tried], decoded_again) / pictures[0].numel()
+        ratio = (float(after.mean()) + least) / (float(own_error[:tried].mean()) + least)
         lost = squares(pictures, decoded) / pictures[0].numel()
         transformations[name] = Transformed(
             encoder=_share(errors.sum(), references.sum()),
@@ -216,12 +215,12 @@ def equivariance(
 def _passes(
     autoencoder: Autoencoder, layout: Layout, way: _Way, pictures: Tensor, base: Base
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """E(t x) as maps, D(E(t x)) of the first few, and D(t z)."""
+    """E(t x) as maps, D(E(t x)) of the first half, and D(t z)."""
     maps = way.maps(layout.view(base.codes))
     if way.resizes:
         return _passes_of_another_size(autoencoder, layout, pictures, maps, base)
     codes = encode_pictures(autoencoder, pictures, base)
-    again = decode_like(autoencoder, codes[:TRIED], pictures)
+    again = decode_like(autoencoder, codes[: len(codes) // 2], pictures)
     return layout.view(codes), again, decode_like(autoencoder, layout.flat(maps), pictures)
 
 
@@ -245,7 +244,7 @@ def _passes_of_another_size(
                 "equivariance: pictures of half the size have latents of shape "
                 f"{tuple(codes.shape[1:])}; expected {tuple(maps.shape[1:])}."
             )
-        decoded, again = decode_all(maps), decode_all(codes[:TRIED])
+        decoded, again = decode_all(maps), decode_all(codes[: len(codes) // 2])
     if decoded.shape != pictures.shape or not bool(
         decoded.isfinite().all() & codes.isfinite().all()
     ):
@@ -345,6 +344,6 @@ ENTRY = Entry(
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",
-    passes="9 * pictures + 256",
+    passes="13 * pictures",
     better="higher",
 )

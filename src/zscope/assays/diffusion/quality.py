@@ -53,7 +53,7 @@ from zscope.assays.pictures import (
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, DataError, Undefined
 from zscope.randomness import fresh
-from zscope.recording import Recording, batch_size
+from zscope.recording import Recording, base_count, batch_size
 from zscope.results import Measure, Scored
 from zscope.sampling import whole
 
@@ -129,14 +129,16 @@ def reconstruction_quality(
     autoencoder: Autoencoder,
     maps: Maps,
     *,
-    samples: int = 512,
+    samples: int | None = None,
     peak: float | None = None,
     perceptual: Callable[[Tensor, Tensor], Any] | None = None,
     extractor: Extractor = None,
     resamples: int = 200,
     generator: Generator | None = None,
 ) -> ReconstructionQuality:
-    """Compare up to `samples` pictures with what their codes, the posterior means, decode to.
+    """Compare pictures with what their codes, the posterior means, decode to.
+
+    Of up to `samples` pictures, by default four times the base pictures (512 for few channels).
 
     `peak` is the range L of the values: by default 1, 2 for values from -1 to 1, or that of the
     pictures at hand; with another one reconstructions are not clipped. `perceptual` is a function
@@ -145,8 +147,9 @@ def reconstruction_quality(
     `generation.extractors.inception(weights)` reads those of FID from a file.
     """
     who = "reconstruction_quality"
-    whole(who, FEWEST, samples=samples)
     maps = _checked(maps, perceptual, extractor, who)
+    samples = 4 * base_count(maps) if samples is None else samples
+    whole(who, FEWEST, samples=samples)
     limits, source = _limits(maps, peak, who), fresh(generator)
     rows = torch.randperm(len(maps), generator=source)[:samples].sort().values
     some = rows.split(batch_size(maps.data.shape))
@@ -376,6 +379,6 @@ ENTRY = Entry(
     takes=("decoder", "maps"),
     needs=("layout",),
     maps="maps",
-    passes="samples",
+    passes="samples or 4 * pictures",
     better="higher",
 )
