@@ -110,6 +110,40 @@ def test_permuted_shifted_and_scaled_channels_change_nothing(pictures):
     assert float(a.locality(zs.record(mixed, pictures)).crosstalk.mean()) > 0.1
 
 
+def test_the_answer_agrees_with_a_loop_over_pictures_and_channels(pictures):
+    """One picture, one channel and one place at a time, in NumPy."""
+    kernel = torch.tensor([[0, 0.2, 0], [0.1, 0.5, 0.1], [0, 0, 0.3]])
+
+    def decode(z):
+        blurred = F.conv2d(z, kernel.to(z).expand(2, 1, 3, 3), padding=1, groups=2)
+        return blurred + 0.3 * z.flip(1).tanh()
+
+    x = torch.cat([pictures, pictures.roll(5, 0).square()], 1)[:24]
+    recording = zs.record(zs.wrap(lambda x: x.clone(), decode, prior=None), x)
+    source = torch.Generator().manual_seed(3)
+    result = a.locality(recording, generator=source, resamples=0)
+    source.manual_seed(3)  # the same places
+    places = torch.stack([2 + torch.randint(12, (24,), generator=source) for _ in range(2)], 1)
+    order = recording.picture_order
+    z, sigma = x[order].double(), x.double().std((0, 2, 3), correction=0).numpy()
+    energy, gain = np.zeros((2, 16)), np.zeros((2, 2))
+    for i, (row, column) in enumerate(places.tolist()):
+        for j in range(2):
+            changed = z[i : i + 1].clone()
+            changed[0, j, row, column] = z[(i + 1) % 24, j, row, column]
+            made = float(changed[0, j, row, column] - z[i, j, row, column]) / sigma[j]
+            after = (decode(changed) - decode(z[i : i + 1]))[0].numpy() / sigma[:, None, None]
+            for p in range(16):
+                for q in range(16):
+                    energy[j, max(abs(p - row), abs(q - column))] += (after[:, p, q] ** 2).sum()
+            gain[j] += after[j, row, column] * made, made**2
+    assert result.by_channel.numpy() == pytest.approx(energy[:, 0] / energy.sum(1), rel=1e-4)
+    assert result.gain.numpy() == pytest.approx(gain[:, 0] / gain[:, 1], rel=1e-4)
+    assert float(result.within[1]) == pytest.approx(
+        (energy[:, :2].sum(1) / energy.sum(1)).mean(), rel=1e-4
+    )
+
+
 def test_a_dead_channel_is_silent_and_counts_nowhere(pictures):
     """The encoder has noise in the second channel, which the decoder does not look at."""
     noise = torch.randn(96, 1, 16, 16, generator=torch.Generator().manual_seed(0))

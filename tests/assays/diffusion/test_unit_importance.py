@@ -72,6 +72,28 @@ def test_permuted_shifted_and_scaled_channels_change_nothing(pictures):
     assert abs(float(third.importance[1] - first.importance[1])) > 0.02
 
 
+def test_agrees_with_a_loop_over_channels(pictures):
+    """NumPy, one channel at a time, on a decoder that is not linear."""
+    x = torch.cat([pictures, pictures.roll(1, 0), pictures.roll(2, 0).square()], 1)
+
+    def decode(z):
+        return z + 0.5 * z.roll(1, 1) * z
+
+    result = a.unit_importance(zs.record(zs.wrap(lambda x: x.clone(), decode, prior=None), x))
+    numbers = x.double().numpy()
+    total = ((numbers - numbers.mean(0)) ** 2).sum()
+
+    def explained(codes):
+        return 1 - ((decode(torch.from_numpy(codes)).numpy() - numbers) ** 2).sum() / total
+
+    for k in range(3):
+        without, alone = numbers.copy(), np.broadcast_to(numbers.mean(0), numbers.shape).copy()
+        without[:, k], alone[:, k] = numbers[:, k].mean(0), numbers[:, k]
+        loss = explained(numbers) - explained(without)
+        assert float(result.importance[k]) == pytest.approx(loss, rel=1e-4)
+        assert float(result.alone[k]) == pytest.approx(explained(alone), rel=1e-4)
+
+
 def test_intervals_are_over_pictures(pictures):
     result = a.unit_importance(zs.record(PatchPCA(pictures, 4, 3).model(), pictures))
     low, high = result.importance_interval.T
