@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zscope as zs
-from zscope.data import from_arrays, grid_factors
+from zscope.data import Dataset, from_arrays, grid_factors
 from zscope.errors import ConfigError, DataError
 
 COLOURS = np.arange(5 * 3 * 9 * 8, dtype=np.uint8).reshape(5, 3, 9, 8)
@@ -116,7 +116,7 @@ def test_the_last_factor_of_a_grid_runs_fastest():
     ("images", "options", "match"),
     [
         (np.zeros(5), {}, "shape \\(5,\\).*reshape"),
-        (np.zeros((2, 2, 2, 2, 2)), {}, "shape \\(2, 2, 2, 2, 2\\)"),
+        (np.zeros((2,) * 6), {}, "shape \\(2, 2, 2, 2, 2, 2\\)"),
         (np.array([["a"]]), {}, "not numbers"),
         (np.zeros((4, 2)), {"factors": np.zeros((3, 1))}, "\\(3, 1\\) for 4 samples"),
         (np.zeros((4, 2)), {"factors": np.full((4, 1), np.nan)}, "NaN or infinite"),
@@ -192,3 +192,17 @@ def test_large_arrays_are_converted_row_by_row(monkeypatch):
         zs.record(zs.wrap(lambda x: x, lambda z: z), rows).codes[:, 0],
         data.batch(slice(None))[:, 0],
     )
+
+
+def test_sound_has_channels_and_time_and_video_frames():
+    sound = from_arrays(np.zeros((5, 2, 100)))
+    assert sound.shape == (2, 100)
+    assert sound.batch([0, 3]).shape == (2, 2, 100)
+    bytes_of_video = np.full((5, 3, 6, 8, 8), 255, np.uint8)
+    video = from_arrays(bytes_of_video)
+    assert video.shape == (3, 6, 8, 8)
+    assert float(video.batch(slice(0, 2)).max()) == 1
+    # Three rows are a picture's, not channels of a sound.
+    assert from_arrays(np.zeros((5, 3, 100))).shape == (1, 3, 100)
+    with pytest.raises(DataError, match="sound of type uint8; expected float32"):
+        Dataset("clips", np.zeros((5, 2, 100), np.uint8))

@@ -172,7 +172,7 @@ def _blocks(places: tuple[int, ...], size: int) -> list[int]:
 
 @dataclass(frozen=True)
 class LatentScaling:
-    """How a model's configuration says that latents are scaled for diffusion; None where it is silent.
+    """How latents are scaled for diffusion, by a model's configuration; None where it is silent.
 
         (z - shift_factor) scaling_factor                       one number for all channels
         (z - latents_mean) scaling_factor / latents_std         one for each channel
@@ -198,9 +198,13 @@ class LatentScaling:
         std = self.latents_std or (1.0,) * channels
         if len(mean) != channels or len(std) != channels:
             raise ConfigError(
-                f"scaling: latents_mean has {len(mean)} numbers and latents_std {len(std)}, and the "
-                f"model has {channels} channels. Does the configuration belong to this model?"
+                f"scaling: latents_mean has {len(mean)} numbers and latents_std {len(std)}, and "
+                f"the model has {channels} channels. Does the configuration belong to this model?"
             )
-        doubles = (torch.tensor(each, dtype=torch.float64) for each in (mean, std))
-        shift, spread = doubles
+        shift, spread = (torch.tensor(each, dtype=torch.float64) for each in (mean, std))
+        if not bool((spread > 0).all()):
+            raise ConfigError(
+                f"scaling: latents_std={list(std)}; expected numbers above 0, since latents are "
+                "divided by them. Correct the configuration of the model."
+            )
         return shift, factor / spread

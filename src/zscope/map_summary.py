@@ -1,4 +1,4 @@
-"""Summary of latent maps: what statistics, spectra and types need of all pictures that were encoded.
+"""Summary of latent maps: what statistics, spectra and types need of all encoded pictures.
 
 Codes with channels and places are large: 10,000 pictures of 4 x 64 x 64 latents take 1.3 GB. So a
 recording keeps some of them, and of all a few means for each picture and channel, over places:
@@ -22,7 +22,10 @@ from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError
 from zscope.layout import Layout
 
-__all__ = ["POWERS", "MapSummary", "band_energies", "block_side", "cosine_basis", "spectral_axes"]
+__all__ = [
+    "POWERS", "MapSummary", "all_axes", "band_energies", "block_side", "cosine_basis",
+    "spectral_axes", "with_channels",
+]  # fmt: skip
 
 POWERS = ("m", "m2", "m3", "m4", "v", "mv", "m2v", "v2", "log_v")
 """Means over the places of each picture and channel: m the mean less the centre, v the variance."""
@@ -59,7 +62,7 @@ class MapSummary:
         *,
         centre: Tensor | None = None,
     ) -> "MapSummary":
-        """The summary of some posteriors, and of their `pictures`; `centre` by default their mean."""
+        """The summary of some posteriors and their `pictures`; `centre`: by default their mean."""
         layout = posterior.layout
         if layout is None:
             raise ConfigError(
@@ -120,7 +123,7 @@ class MapSummary:
         )
 
     def moments(self, weights: Tensor | None = None) -> dict[str, Tensor]:
-        """Means over pictures and places, by the names of POWERS; `weights` of pictures sum to 1."""
+        """Means over pictures and places, by the names of POWERS; `weights` add up to 1."""
         if weights is None:
             total = self.means.mean(0)
         else:
@@ -168,6 +171,7 @@ class MapSummary:
 def _average_down(pictures: Tensor, layout: Layout) -> Tensor | None:
     """The pictures averaged to as many places as the latents have; None if their axes differ."""
     axes = len(layout.places)
+    pictures = with_channels(pictures, layout)
     sides = tuple(pictures.shape[2:])
     larger = all(side >= length for side, length in zip(sides, layout.places, strict=False))
     if pictures.ndim != 2 + axes or not larger or axes > 3:
@@ -177,24 +181,44 @@ def _average_down(pictures: Tensor, layout: Layout) -> Tensor | None:
     return small.double()
 
 
+def with_channels(observations: Tensor, layout: Layout) -> Tensor:
+    """Rows of numbers as sound of one channel, if the latents have one axis of places."""
+    return (
+        observations[:, None]
+        if observations.ndim == 2 and len(layout.places) == 1
+        else observations
+    )
+
+
 def spectral_axes(layout: Layout) -> dict[str, tuple[tuple[int, ...], int]]:
     """The axes of places that are transformed together, by name, and the side of a block.
 
-    Pictures by height and width, sound along time, video in both ways. Axes of fewer than four
-    places are left out.
+    Pictures by height and width, sound along time, video in both ways: frames first. Axes of fewer
+    than four places are left out.
     """
-    axes = tuple(range(len(layout.places)))
-    ways = {"time": axes[:1], "space": axes[1:]} if len(axes) > 2 else {}
-    ways = ways or {"space" if len(axes) == 2 else layout.names[0]: axes}
+    ways = all_axes(layout)
     sides = {
         name: block_side([layout.places[axis] for axis in each]) for name, each in ways.items()
     }
     return {name: (each, sides[name]) for name, each in ways.items() if sides[name]}
 
 
+def all_axes(layout: Layout) -> dict[str, tuple[int, ...]]:
+    """The axes of places that belong together, by name; none for more than three axes."""
+    axes = tuple(range(len(layout.places)))
+    if len(axes) == 1:
+        return {layout.names[0]: axes}
+    if len(axes) == 2:
+        return {"space": axes}
+    if len(axes) > 3:
+        return {}
+    time = layout.names.index("time") if "time" in layout.names else 0
+    return {"space": tuple(axis for axis in axes if axis != time), layout.names[time]: (time,)}
+
+
 def block_side(lengths: list[int]) -> int:
     """The largest power of two, up to 8, that fits all lengths; 0 if that is below four."""
-    side = min(LARGEST_BLOCK, 2 ** int(math.log2(min(lengths))))
+    side = min(LARGEST_BLOCK, 2 ** (min(lengths).bit_length() - 1))
     return side if side >= SMALLEST_BLOCK else 0
 
 
@@ -232,7 +256,7 @@ def band_energies(maps: Tensor, axes: tuple[int, ...], side: int) -> Tensor:
 
 
 def _shift_first(bands: Tensor, shift: Tensor, axes: tuple[int, ...], side: int) -> Tensor:
-    """The energies after a constant was added to every channel, which changes the first term only."""
+    """The energies after a constant was added to each channel: only the first term changes."""
     added = shift * side ** (len(axes) / 2)
     first, energy, *others = bands.unbind(2)
     return torch.stack([first + added, energy + 2 * added * first + added**2, *others], 2)

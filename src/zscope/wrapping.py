@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from zscope.types import Codes, Observations, as_tensor
 
 __all__ = ["LayoutOption", "Wrapped", "wrap"]
 
-LayoutOption = Layout | Literal["auto", "channels first", "channels last"] | None
+LayoutOption = Layout | str | None
+"""A layout, "auto", "channels first" or "channels last", or None for a vector."""
 
 
 class Wrapped(Autoencoder):
@@ -206,22 +207,30 @@ class Wrapped(Autoencoder):
             self.layout, self._channels_last = layout, last
 
     def _places_come_first(self, shape: tuple[int, ...], x: Tensor) -> bool:
-        """Whether the first of two axes becomes shorter with the observation."""
-        half = x[:2, ..., : x.shape[-1] // 2]
-        try:
-            output = self._call("encoder", self.encoder, half, None)
-            shorter = tuple(_read_posterior(output, len(half))[0].shape[1:])
-        except InterfaceError:
-            shorter = shape
-        if shorter[1:] == shape[1:] and shorter[0] < shape[0]:
-            return True
-        if shorter[:1] != shape[:1] or len(shorter) != 2 or shorter[1] >= shape[1]:
-            self.layout_note = (
-                f"Latents of shape {shape[0]} x {shape[1]} were read as {shape[0]} channels with "
-                f"{shape[1]} places: observations of half the length did not tell which axis is "
-                "which. If it is the other way round, wrap the model with layout='channels last'."
-            )
+        """Whether the first of two axes becomes shorter with the observation.
+
+        The observation is cut to half its length along its last axis; where the encoder refuses
+        that, or nothing becomes shorter, along the one before.
+        """
+        for axis in range(x.ndim - 1, 0, -1):
+            shorter = self._code_shape_of(x[:2].narrow(axis, 0, max(1, x.shape[axis] // 2)))
+            if len(shorter) == 2 and (shorter[0] < shape[0]) != (shorter[1] < shape[1]):
+                return shorter[0] < shape[0]
+        self.layout_note = (
+            f"Latents of shape {shape[0]} x {shape[1]} were read as {shape[0]} channels with "
+            f"{shape[1]} places: observations of half the length did not tell which axis is "
+            "which. If it is the other way round, wrap the model with layout='channels last'."
+        )
         return False
+
+    def _code_shape_of(self, x: Tensor) -> tuple[int, ...]:
+        """The shape of the latents of observations of another size; empty if they are refused."""
+        try:
+            with _evaluating(self.encoder, x), torch.no_grad():
+                output = self._call("encoder", self.encoder, x, None)
+            return tuple(_read_posterior(output, len(x))[0].shape[1:])
+        except InterfaceError:
+            return ()
 
     def _call(self, role: str, part: Any, batch: Tensor, auxiliary: Any) -> Any:
         try:

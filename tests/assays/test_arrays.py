@@ -3,6 +3,7 @@
 import inspect
 from functools import partial
 
+import map_worlds
 import numpy as np
 import pytest
 import torch
@@ -24,6 +25,7 @@ POSTERIOR = RECORDING.posterior
 # For assays that need a part which this model does not have.
 RECORDINGS = {
     "causal block": zs.record(zs.models.build("xvae", shape=(2,), latents=2), DATA),
+    "layout": zs.record(map_worlds.identity(), map_worlds.power_law(20, 12, 1.0)),
 }
 SMALL = {"samples": 40, "permutations": 20, "interventions": 4, "grid": 4, "frames": 3, "draws": 4}
 
@@ -37,7 +39,7 @@ def as_arrays(value):
     if isinstance(value, torch.Tensor):
         return value.numpy()
     if isinstance(value, zs.Posterior):
-        return zs.Posterior(as_arrays(value.mean), as_arrays(value.std))
+        return zs.Posterior(as_arrays(value.mean), as_arrays(value.std), layout=value.layout)
     if isinstance(value, list):
         return [as_arrays(each) for each in value]
     if isinstance(value, dict):
@@ -53,7 +55,9 @@ def inputs(entry):
     recording = next((RECORDINGS[need] for need in entry.needs if need in RECORDINGS), RECORDING)
     for name, part in arguments._places(signature, entry).items():
         value = parts.PARTS[part](recording)
-        if isinstance(value, zs.Recording):
+        if part == "maps":  # with the model, pictures are needed, too
+            value = recording.posterior if entry.takes == ("maps",) else recording
+        elif isinstance(value, zs.Recording):
             value = POSTERIOR if name == "posterior" else CODES
         values[name] = value.values if isinstance(value, Factors) else value
     if "data" in values:

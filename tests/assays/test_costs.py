@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
+from map_worlds import Counting as CountingMaps
+from map_worlds import power_law
 from worlds import World, gaussian_codes, grid, identity, random_rotation
 
 import zscope as zs
@@ -76,7 +79,12 @@ def test_the_stated_cost_of_masks_is_that_measured(monkeypatch):
 
 # What is measured on request has a test of its own: of a linear decoder it costs far less.
 USUAL = {name: entry for name, entry in CATALOGUE.items() if not entry.on_request}
-COSTLY = [n for n, entry in USUAL.items() if entry.passes and "causal block" not in entry.needs]
+COSTLY = [
+    name
+    for name, entry in USUAL.items()
+    if entry.passes and not {"causal block", "layout"} & set(entry.needs)
+]
+OF_MAPS = [name for name, entry in USUAL.items() if entry.passes and "layout" in entry.needs]
 
 
 @pytest.mark.parametrize("name", COSTLY)
@@ -94,6 +102,21 @@ def test_stated_costs_are_those_measured(name):
     entry.load()(recording)
     # abs=2: the first use of a model decodes two codes to learn how much memory they take.
     assert max(world.decodings, world.encodings) == pytest.approx(stated, rel=0.1, abs=2)
+
+
+@pytest.mark.parametrize("side", [16, 32])
+@pytest.mark.parametrize("name", OF_MAPS)
+def test_stated_costs_of_maps_are_those_measured_and_the_same_for_larger_ones(name, side):
+    counting = CountingMaps(
+        lambda x: F.avg_pool2d(x, 2), lambda z: F.interpolate(z, scale_factor=2)
+    )
+    recording = zs.record(counting.model, power_law(600, side, 1.0, colours=2))
+    entry = CATALOGUE[name]
+    stated = passes(entry, recording, {})
+    assert stated == entry.cost({"samples": None, "channels": 2, "pictures": 128})
+    counting.decodings = counting.encodings = 0
+    entry.load()(recording)
+    assert max(counting.decodings, counting.encodings) == pytest.approx(stated, abs=2)
 
 
 def test_more_latents_lower_the_samples_and_the_note_says_so():

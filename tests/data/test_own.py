@@ -535,7 +535,7 @@ def test_pickled_objects_are_never_opened(tmp_path, suffix):
         (np.zeros((4, 0)), "no samples"),
         (np.float64(3.0), "shape \\(\\); expected samples x features"),
         (np.zeros(4), "expected samples x features"),
-        (np.zeros((2, 2, 2, 2, 2)), "expected pictures"),
+        (np.zeros((2, 2, 2, 2, 2, 2)), "expected pictures"),
         (np.array(["a", "b"]), "are not numbers"),
         (np.zeros((3, 2), complex), "are not numbers"),
         (np.zeros((3, 2, 5, 2), [("r", "u1"), ("g", "u1")]), "are not numbers"),

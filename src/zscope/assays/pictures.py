@@ -14,27 +14,47 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.engine import chunk_size, decode_and_respond
+from zscope.assays.engine import check_size, chunk_size, decode, decode_and_respond, encode
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.layout import Layout
-from zscope.map_summary import MapSummary
-from zscope.recording import Recording, base_count, join_posteriors
+from zscope.map_summary import MapSummary, with_channels
+from zscope.recording import Recording, base_count, batch_size, join_posteriors
 from zscope.results import NOT_REQUESTED
 from zscope.sampling import whole
 from zscope.types import Codes
 
 __all__ = [
-    "EXACT", "Base", "Maps", "base_pictures", "channel_scales", "data_range",
-    "independent_places", "intervals", "layout_of", "summary_of",
+    "EXACT", "Base", "Maps", "Range", "base_pictures", "channel_scales", "constant_channels",
+    "data_range", "decode_like", "encode_pictures", "independent_places", "intervals",
+    "layout_of", "squares", "summary_of", "varying",
 ]  # fmt: skip
 
 Maps = Recording | Posterior
 """What was recorded of a model whose latents have a layout."""
 EXACT = 1e-10
-"""Smaller squared errors, of the squared range, count as this: no picture has more than 100 dB."""
+"""Smaller squared errors, in units of the squared range, count as this: 100 dB at most."""
 FEWEST = 8
 """Pictures, for an interval over pictures."""
+RANGE = 512
+"""Pictures from which the range of their values is found, where the data do not say it."""
+AT_ONCE = 16
+ROUNDING, NEGLIGIBLE = 1e-12, 1e-12
+"""Of the size of the numbers, and of the largest variance: what varies less is constant."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The lowest and the highest value that observations can have."""
+
+    low: float
+    high: float
+    guessed: bool = False  # from the observations at hand
+    length: float | None = None  # if the caller says so
+
+    @property
+    def peak(self) -> float:
+        return self.high - self.low if self.length is None else self.length
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +66,8 @@ class Base:
     codes: Codes  # z
     decoded: Tensor  # D(z)
     responses: Codes  # R(z)
+    shape: tuple[int, ...]  # of an observation, as the model takes it
+    limits: Range
 
 
 def layout_of(maps: Maps, who: str) -> Layout:
@@ -59,22 +81,49 @@ def layout_of(maps: Maps, who: str) -> Layout:
 
 
 def summary_of(maps: Maps, who: str, least: int = FEWEST) -> MapSummary:
-    """The summary of all pictures that were encoded, at least a few."""
-    layout_of(maps, who)
+    """The summary of all pictures that were encoded; at least a few, and a channel that varies."""
+    layout = layout_of(maps, who)
     summary = maps.map_summary if isinstance(maps, Recording) else MapSummary.of(maps)
     if summary.pictures < least:
         raise Undefined(
             f"{who}: {summary.pictures} pictures were encoded, and at least {least} are needed: "
             "places of one picture are not independent. Record more: zs.record(autoencoder, data)"
         )
+    if not bool(summary.means.isfinite().all()):
+        posterior = maps.posterior if isinstance(maps, Recording) else maps
+        bad = ~layout.view(posterior.mean.isfinite() & posterior.variance.isfinite())
+        picture, channel, *place = bad.nonzero()[0].tolist()
+        raise Undefined(
+            f"{who}: the latents of picture {picture} are NaN or infinite in channel {channel} at "
+            f"place {', '.join(map(str, place))}. Are the weights finite, and the data scaled as "
+            "in training? Leave such pictures out."
+        )
+    if bool(constant_channels(summary).all()):
+        raise Undefined(
+            f"{who}: all {layout.channels} channels are constant over {summary.pictures} pictures, "
+            "so there is nothing to measure. Has the posterior collapsed, or do the weights belong "
+            "to another model?"
+        )
     return summary
 
 
-def channel_scales(summary: MapSummary) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel, of posterior draws, over pictures and places."""
+def constant_channels(summary: MapSummary) -> Tensor:
+    """Which channels have the same mean everywhere, up to rounding, and no posterior noise."""
     moments = summary.moments()
-    variance = moments["m2"] - moments["m"].square() + moments["v"]
-    return summary.centre + moments["m"], variance.clamp_min(0).sqrt()
+    variance = (moments["m2"] - moments["m"].square()).clamp_min(0) + moments["v"]
+    size = torch.maximum(summary.low.abs(), summary.high.abs())
+    return variance <= torch.maximum((ROUNDING * size).square(), NEGLIGIBLE * variance.max())
+
+
+def channel_scales(summary: MapSummary) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel, of posterior draws, over pictures and places.
+
+    The deviation of a constant channel is 0.
+    """
+    moments = summary.moments()
+    variance = (moments["m2"] - moments["m"].square()).clamp_min(0) + moments["v"]
+    spread = torch.where(constant_channels(summary), 0, variance).sqrt()
+    return summary.centre + moments["m"], spread
 
 
 def independent_places(summary: MapSummary, *, draws: bool = False) -> Tensor:
@@ -88,52 +137,98 @@ def independent_places(summary: MapSummary, *, draws: bool = False) -> Tensor:
     within = ((m2 - m.square()).clamp_min(0) + noise).mean(1)
     deviation = summary.means[:, :, 0] - summary.means[:, :, 0].mean(0)
     positions = summary.layout.positions
-    whole = deviation.square().mean(0) + noise.mean(1) / positions
-    silent = whole <= 0
-    return torch.where(silent, 1, within / torch.where(silent, 1, whole)).clamp(1, positions)
+    together = deviation.square().mean(0) + noise.mean(1) / positions
+    silent = constant_channels(summary) | (together <= 0)
+    return torch.where(silent, 1, within / torch.where(silent, 1, together)).clamp(1, positions)
 
 
-def data_range(recording: Recording) -> float:
-    """The range of the values of the pictures: 1, or their own if they exceed 0 to 1."""
+def data_range(recording: Recording) -> Range:
+    """0 to 1, or -1 to 1 if there are values below 0; otherwise what was found, as a guess."""
 
-    def find() -> float:
-        low, high = float(recording.observations.min()), float(recording.observations.max())
-        return 1.0 if low >= 0 and high <= 1 else high - low
+    def find() -> Range:
+        data = recording.data
+        if np.dtype(data.images.dtype) == np.uint8:
+            return Range(0.0, 1.0)
+        rows, size = np.arange(min(len(data), RANGE)), batch_size(data.shape)
+        batches = (data.batch(rows[k : k + size]) for k in range(0, len(rows), size))
+        ends = torch.stack([torch.stack(torch.aminmax(x)) for x in batches])
+        low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+        for usual in (Range(0.0, 1.0), Range(-1.0, 1.0)):
+            if low >= usual.low and high <= usual.high:
+                return usual
+        return Range(low, high, guessed=True)
 
-    found: float = recording.share("range of the pictures", find)
-    return found
+    known: Range = recording.share("range of the pictures", find)
+    return known
 
 
-def base_pictures(autoencoder: Autoencoder, recording: Recording, who: str) -> Base:
+def base_pictures(autoencoder: Autoencoder, recording: Maps, who: str) -> Base:
     """The pictures that all interventional assays of a recording start from."""
-    layout_of(recording, who)
-    count = base_count(recording)
-    if count < FEWEST:
+    layout = layout_of(recording, who)
+    if not isinstance(recording, Recording):
         raise Undefined(
-            f"{who}: {len(recording)} pictures were recorded, and at least {FEWEST} are needed. "
-            "Record more: zs.record(autoencoder, data, samples=N)"
+            f"{who}: {len(recording)} posteriors were given without their pictures, and both are "
+            "needed. Give what zs.record(autoencoder, data) returns."
+        )
+    least = max(FEWEST, layout.channels)
+    if len(recording) < least:
+        raise Undefined(
+            f"{who}: {len(recording)} pictures were recorded for {layout.channels} channels, and "
+            f"at least {least} are needed. Record more: zs.record(autoencoder, data, samples=N)"
         )
 
     def work() -> Base:
-        rows = recording.picture_order[:count]
-        codes = recording.codes[rows]
-        size = chunk_size(autoencoder, codes[:2], count)
+        rows = recording.picture_order[: base_count(recording)]
+        x, codes = recording.data.batch(rows.numpy()), recording.codes[rows]
+        size = chunk_size(autoencoder, codes[:2], len(codes))
         parts = [decode_and_respond(autoencoder, part) for part in codes.split(size)]
+        decoded = torch.cat([each.to(codes.device) for each, _ in parts])
+        check_size(decoded, x, who)
         posterior = join_posteriors([each for _, each in parts])
         # The same codes that other assays start from (`engine.base_samples`).
         shared = recording.share("base responses", list)
-        if sum(map(len, shared)) < count:
+        if sum(map(len, shared)) < len(codes):
             shared[:] = [posterior]
         return Base(
             rows=rows,
-            observations=recording.data.batch(rows.numpy()),
+            observations=with_channels(x, layout),
             codes=codes,
-            decoded=torch.cat([x.to(codes.device) for x, _ in parts]),
+            decoded=with_channels(decoded.reshape(x.shape), layout),
             responses=posterior.mean,
+            shape=tuple(x.shape[1:]),
+            limits=data_range(recording),
         )
 
     base: Base = recording.share("base pictures", work)
     return base
+
+
+def decode_like(autoencoder: Autoencoder, codes: Codes, x: Tensor) -> Tensor:
+    """Decoded codes in the shape of the observations x."""
+    return decode(autoencoder, codes).reshape(len(codes), *x.shape[1:])
+
+
+def encode_pictures(autoencoder: Autoencoder, x: Tensor, base: Base) -> Codes:
+    """The posterior means of changed base pictures."""
+    rows = x.reshape(len(x), *base.shape)
+    return encode(autoencoder, lambda some: rows[some], np.arange(len(rows))).mean.to(base.codes)
+
+
+def squares(first: Tensor, second: Tensor) -> Tensor:
+    """The sum of squared differences for each picture, in double precision, a few at a time."""
+    pairs = zip(first.split(AT_ONCE), second.split(AT_ONCE), strict=True)
+    return torch.cat([(a.double() - b.double()).square().flatten(1).sum(1) for a, b in pairs])
+
+
+def varying(x: Tensor, who: str) -> Tensor:
+    """The squared distance of each picture from the mean picture; `Undefined` if all are equal."""
+    distance = squares(x, x.double().mean(0, keepdim=True).expand_as(x))
+    if not float(distance.sum()) > ROUNDING**2 * float(squares(x, torch.zeros_like(x)).sum()):
+        raise Undefined(
+            f"{who}: all {len(x)} base pictures are equal, so there is no variance to compare "
+            "with. Give data that vary."
+        )
+    return distance
 
 
 def intervals(

@@ -1,9 +1,10 @@
 """Dataset: observations and, where known, the factors that generated them.
 
 `images` holds either pictures, samples x channels x height x width, as uint8 (0 to 255)
-or float32, or plain rows, samples x features, as float32. Anything that has `shape`,
-`dtype`, `len()` and can be indexed by a slice or an array of rows will do: an array, a
-memory map, or pictures rendered on demand. Large data are never converted to floats all
+or float32, or plain rows, samples x features, as float32; also video, samples x channels x
+time x height x width, like pictures, and sound, samples x channels x time, like rows. Anything
+that has `shape`, `dtype`, `len()` and can be indexed by a slice or an array of rows will do: an
+array, a memory map, or pictures rendered on demand. Large data are never converted to floats all
 at once: `batch` converts only the requested rows.
 """
 
@@ -78,10 +79,12 @@ class Dataset:
 
     def __post_init__(self) -> None:
         shape, dtype = tuple(self.images.shape), np.dtype(self.images.dtype)
-        if len(shape) not in (2, 4) or dtype not in (np.dtype(np.uint8), np.dtype(np.float32)):
+        known = dtype in (np.dtype(np.uint8), np.dtype(np.float32))
+        if len(shape) not in (2, 3, 4, 5) or not known:
             raise DataError(
                 f"{self.name}: observations of shape {shape} and type {dtype}; expected pictures "
-                "(samples, channels, height, width) or rows (samples, features), as uint8 or "
+                "(samples, channels, height, width), rows (samples, features), sound (samples, "
+                "channels, time) or video (samples, channels, time, height, width), as uint8 or "
                 "float32. Convert them, or read them with zs.data.load('file.npy')."
             )
         if 0 in shape:
@@ -90,9 +93,10 @@ class Dataset:
                 "is empty, so there is nothing to train on or to encode. Select at least one row "
                 "and one column."
             )
-        if len(shape) == 2 and dtype != np.dtype(np.float32):
+        if len(shape) <= 3 and dtype != np.dtype(np.float32):
+            kind = "rows" if len(shape) == 2 else "sound"
             raise DataError(
-                f"{self.name}: rows of type {dtype}; expected float32. Convert them with "
+                f"{self.name}: {kind} of type {dtype}; expected float32. Convert them with "
                 ".astype('float32'), scaled as the model expects."
             )
         self._check_features(shape)
@@ -425,10 +429,11 @@ def from_arrays(
 
     Pictures may be samples x height x width (grey), x channels x height x width, or
     x height x width x channels (recognised when the last axis has 1, 3 or 4 entries and
-    the second has not). Numbers other than bytes become float32. NaN and infinity are
-    refused: at once, or in large data when they are read. Vectors are trained on as they are,
-    or with `standardise` in units of their standard deviations, as those of files are. The
-    columns of a data frame name the features.
+    the second has not). Sound is samples x channels x time, with one or two channels; video is
+    samples x channels x time x height x width. Numbers other than bytes become float32. NaN and
+    infinity are refused: at once, or in large data when they are read. Vectors are trained on as
+    they are, or with `standardise` in units of their standard deviations, as those of files are.
+    The columns of a data frame name the features.
     """
     if not isinstance(name, str):
         raise ConfigError(f"from_arrays: name={name!r}; expected a word, as name='my data'.")
@@ -452,11 +457,11 @@ def from_arrays(
             f"{name}: observations of shape {tuple(images.shape)}; expected samples x features. "
             "For a single feature use x.reshape(-1, 1)."
         )
-    if len(images.shape) == 3:
+    if len(images.shape) == 3 and not 1 <= images.shape[1] <= 2 < images.shape[2]:
         images = images[:, None]
     if len(images.shape) == 4 and images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
         images = images.transpose(0, 3, 1, 2)
-    pictures_of_bytes = len(images.shape) == 4 and images.dtype == np.uint8
+    pictures_of_bytes = len(images.shape) >= 4 and images.dtype == np.uint8
     if not pictures_of_bytes and len(images):
         from zscope.data.own import float32_rows  # own.py imports this module
 

@@ -8,15 +8,18 @@ transformation of pictures and, place by place, of maps, and i + 1 the next pict
 
 with channels in units of their standard deviation: 0 is equivariant, 1 no nearer than to another
 picture; it may exceed 1. Transformations are flips, quarter turns (of square maps), shifts by one
-place (compared at least a quarter of the map from the seam), and halving the size where the model
-accepts it. The score is 1 minus the mean eps_E over those t that stay inside the data: t leaves it if
-transformed pictures are reconstructed with more than twice the error,
+place (compared at least a quarter of the map from the seam), and halving the size (by means of
+neighbours, on both sides) where the model accepts it. The score is 1 minus the mean eps_E over
+those t that stay inside the data: t leaves it if transformed pictures are reconstructed with more
+than twice the error,
 
-    ratio(t) = MSE(t x, D(E(t x))) / MSE(x, D(E(x))) > 2.
+    ratio(t) = MSE(t x, D(E(t x))) / MSE(x, D(E(x))) > 2        over half of the base pictures.
 
 `decibels` is PSNR(x, D(z)) - PSNR(t x, D(t z)), what decoding transformed latents costs. Average
-pooling with nearest upsampling has 0 throughout. Unchanged by permuting, shifting and scaling
-channels. Over the base pictures, with intervals over them.
+pooling with nearest upsampling has 0 for flips, turns and shifts; space-to-depth under a flip has
+1 - rho, with rho the correlation of mirrored channels, if the mean picture is constant. Unchanged
+by permuting, shifting and scaling channels. Over the base pictures, with intervals over them. A
+constant channel has an error of 0.
 
 After Kouzelis et al., "EQ-VAE", arXiv:2502.09509, who train the decibels down, by quarter turns and
 scaling; the reference picture and the test for leaving the data are ours.
@@ -27,26 +30,30 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import chunk_size, location
+from zscope.assays.entry import Entry
 from zscope.assays.pictures import (
+    AT_ONCE,
     EXACT,
+    Base,
+    Maps,
     base_pictures,
     channel_scales,
-    data_range,
+    decode_like,
+    encode_pictures,
     intervals,
+    squares,
     summary_of,
+    varying,
 )
-from zscope.assays.engine import decode
-from zscope.assays.engine import encode as encode_rows
-from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import InterfaceError, Undefined
 from zscope.layout import Layout
+from zscope.map_summary import all_axes, with_channels
 from zscope.randomness import fresh
-from zscope.recording import Recording
 from zscope.results import Measure, Scored
 
 __all__ = ["Equivariance", "Transformed", "equivariance"]
@@ -124,7 +131,7 @@ class _Way:
 @accepts_recording
 def equivariance(
     autoencoder: Autoencoder,
-    maps: Recording,
+    maps: Maps,
     *,
     resamples: int = 200,
     generator: Generator | None = None,
@@ -144,41 +151,43 @@ def equivariance(
     unit = torch.where(sigma > 0, sigma, torch.inf).to(x)
     unit = unit.reshape(-1, *[1] * len(layout.places))
     ways, left_out = _ways(layout, tuple(x.shape[2:]))
-    own_error = _error(x, base.decoded)
-    least = 1e-6 * float((x - x.mean(0)).square().mean())
-    peak = data_range(maps)
+    own_error = squares(x, base.decoded) / x[0].numel()
+    least = 1e-6 * float(varying(x, who).mean()) / x[0].numel()
+    peak = base.limits.peak
     transformations: dict[str, Transformed] = {}
     parts: dict[str, tuple[Tensor, Tensor]] = {}  # of each picture: error and reference
     z = layout.view(base.codes)
+    if not bool(((z - z.roll(-1, 0)) / unit).any()):
+        raise Undefined(
+            f"{who}: the {len(x)} base pictures have identical posterior means, so none is nearer "
+            "to its own than to another's. Has the posterior collapsed?"
+        )
     for name, way in ways.items():
+        pictures = way.pictures(x)
         try:
-            codes, decoded_again, decoded = _passes(autoencoder, layout, way, x, z)
-        except InterfaceError as error:
+            codes, decoded_again, decoded = _passes(autoencoder, layout, way, pictures, base)
+        except InterfaceError:
             if not way.resizes:
                 raise
             sides = "x".join(map(str, x.shape[2:]))
             left_out[name] = f"this model accepts {sides} only"
-            del error
             continue
-        moved, reference = way.maps(z), way.maps(z.roll(-1, 0))
-        errors = [
-            _squares((codes - other) / unit, way.where) for other in (moved, reference)
-        ]  # each pictures x channels
-        parts[name] = errors[0].sum(1), errors[1].sum(1)
-        pictures, next_pictures = way.pictures(base.decoded), way.pictures(base.decoded.roll(-1, 0))
-        by_decoder = [
-            float(_squares(decoded - other, way.where_pictures).sum())
-            for other in (pictures, next_pictures)
-        ]
-        after = _error(way.pictures(x), decoded_again)
-        ratio = (float(after.mean()) + least) / (float(own_error.mean()) + least)
-        lost = _error(way.pictures(x), decoded)
+        errors, references = (
+            _by_channel((codes - way.maps(other)) / unit, way.where) for other in (z, z.roll(-1, 0))
+        )  # each pictures x channels
+        parts[name] = errors.sum(1), references.sum(1)
+        by_decoder, by_next = (
+            _by_channel(decoded - way.pictures(other), way.where_pictures).sum()
+            for other in (base.decoded, base.decoded.roll(-1, 0))
+        )
+        tried = len(decoded_again)
+        after = squares(pictures[:tried], decoded_again) / pictures[0].numel()
+        ratio = (float(after.mean()) + least) / (float(own_error[:tried].mean()) + least)
+        lost = squares(pictures, decoded) / pictures[0].numel()
         transformations[name] = Transformed(
-            encoder=_share(errors[0].sum(), errors[1].sum()),
-            decoder=by_decoder[0] / by_decoder[1] if by_decoder[1] > 0 else 0.0,
-            channels=[
-                _share(a, b) for a, b in zip(errors[0].sum(0), errors[1].sum(0), strict=True)
-            ],
+            encoder=_share(errors.sum(), references.sum()),
+            decoder=_share(by_decoder, by_next),
+            channels=[_share(*pair) for pair in zip(errors.sum(0), references.sum(0), strict=True)],
             ratio=ratio,
             decibels=float(_decibels(own_error, peak) - _decibels(lost, peak)),
             inside=ratio <= LEAVES,
@@ -204,103 +213,126 @@ def equivariance(
 
 
 def _passes(
-    autoencoder: Autoencoder, layout: Layout, way: _Way, x: Tensor, z: Tensor
+    autoencoder: Autoencoder, layout: Layout, way: _Way, pictures: Tensor, base: Base
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """E(t x) as maps, D(E(t x)) and D(t z)."""
-    turned, maps = way.pictures(x), way.maps(z)
+    """E(t x) as maps, D(E(t x)) of the first half, and D(t z)."""
+    maps = way.maps(layout.view(base.codes))
     if way.resizes:
-        device, dtype = autoencoder.place
-        with evaluation(autoencoder):
-            codes = autoencoder.encode_any_size(turned.to(device, dtype))
-            again, decoded = (
-                autoencoder.decode_any_size(each.to(device, dtype)) for each in (codes, maps)
-            )
-        if codes.shape != maps.shape or decoded.shape != turned.shape:
+        return _passes_of_another_size(autoencoder, layout, pictures, maps, base)
+    codes = encode_pictures(autoencoder, pictures, base)
+    again = decode_like(autoencoder, codes[: len(codes) // 2], pictures)
+    return layout.view(codes), again, decode_like(autoencoder, layout.flat(maps), pictures)
+
+
+def _passes_of_another_size(
+    autoencoder: Autoencoder, layout: Layout, pictures: Tensor, maps: Tensor, base: Base
+) -> tuple[Tensor, Tensor, Tensor]:
+    device, dtype = location(autoencoder, base.codes)
+    # Rows are shown to the model as rows.
+    given = pictures.flatten(1) if len(base.shape) == 1 else pictures
+    size = chunk_size(autoencoder, base.codes[:2], len(maps))
+
+    def decode_all(some: Tensor) -> Tensor:
+        parts = [autoencoder.decode_any_size(each.to(device, dtype)) for each in some.split(size)]
+        return with_channels(torch.cat(parts).to(pictures), layout)
+
+    with evaluation(autoencoder):
+        parts = [autoencoder.encode_any_size(each.to(device, dtype)) for each in given.split(size)]
+        codes = torch.cat(parts).to(maps)
+        if codes.shape != maps.shape:
             raise InterfaceError(
-                f"equivariance: pictures of half the size have latents of shape "
+                "equivariance: pictures of half the size have latents of shape "
                 f"{tuple(codes.shape[1:])}; expected {tuple(maps.shape[1:])}."
             )
-        return codes.to(x), again.to(x), decoded.to(x)
-    rows = torch.arange(len(turned)).numpy()
-    codes = encode_rows(autoencoder, lambda some: turned[some], rows).mean.to(z)
-    again, decoded = decode(autoencoder, codes), decode(autoencoder, layout.flat(maps))
-    return layout.view(codes), again, decoded
+        decoded, again = decode_all(maps), decode_all(codes[: len(codes) // 2])
+    if decoded.shape != pictures.shape or not bool(
+        decoded.isfinite().all() & codes.isfinite().all()
+    ):
+        raise InterfaceError(
+            f"equivariance: latents of half the size decode to shape {tuple(decoded.shape[1:])} or "
+            f"to NaN; expected {tuple(pictures.shape[1:])}."
+        )
+    return codes, again, decoded
 
 
 def _ways(layout: Layout, sides: tuple[int, ...]) -> tuple[dict[str, _Way], dict[str, str]]:
-    """The transformations of such maps and pictures, and those that are left out, with the reason."""
+    """The transformations of such maps and pictures, and why others are left out."""
     ways: dict[str, _Way] = {}
     left_out: dict[str, str] = {}
     names = {"height": "flip vertically", "width": "flip horizontally", "time": "reverse time"}
-    axes = range(len(layout.places))
-    for axis in axes:
-        back = axis - len(layout.places)  # counted from the end, the same for maps and pictures
-        name = names.get(layout.names[axis], f"flip {layout.names[axis]}")
-        flip = _along(torch.flip, back)
+    count = len(layout.places)
+    for axis in range(count):
+        # Counted from the end, axes are the same for maps and pictures.
+        name = names.get(layout.names[axis], f"flip along {layout.names[axis]}")
+        flip = _flip(axis - count)
         ways[name] = _Way(flip, flip)
-    if len(layout.places) >= 2:
-        if layout.places[-1] == layout.places[-2] and sides[-1] == sides[-2]:
+    space = all_axes(layout).get("space", (0,))
+    if len(space) == 2:
+        one, two = space
+        if layout.places[one] == layout.places[two] and sides[one] == sides[two]:
             for quarter in (1, 2, 3):
-                turn = _turn(quarter)
+                turn = _turn(quarter, (one - count, two - count))
                 ways[f"turn by {90 * quarter}°"] = _Way(turn, turn)
         else:
-            places = " x ".join(map(str, layout.places))
-            left_out["turns by 90°"] = f"maps of {places} places are not square"
-    for axis in axes:
-        back = axis - len(layout.places)
-        length, side, word = layout.places[axis], sides[axis], layout.names[axis]
-        name = f"shift along {word}"
-        if side % length or length < 4:
-            left_out[name] = (
-                f"{length} places for {side} pixels do not allow shifts by whole places"
+            left_out["turns by 90°"] = (
+                f"maps of {layout.places[one]} x {layout.places[two]} places are not square"
             )
+    for axis in range(count):
+        length, side, name = layout.places[axis], sides[axis], f"shift along {layout.names[axis]}"
+        if side % length or length < 4:
+            left_out[name] = f"{length} places for {side} pixels allow no shift by whole places"
             continue
         step = side // length
         ways[name] = _Way(
-            _roll(step, back), _roll(1, back), _away(layout.places, axis, length, 1),
-            _away(sides, axis, side, step),
+            _roll(step, axis - count), _roll(1, axis - count), _away(layout.places, axis, 1),
+            _away(sides, axis, step),
         )  # fmt: skip
-    if len(layout.places) == 2 and not any(side % 2 for side in (*layout.places, *sides)):
-        ways["half the size"] = _Way(_halve, _halve, resizes=True)
+    if any(each[axis] % 2 for axis in space for each in (layout.places, sides)):
+        left_out["half the size"] = "the places or pixels along an axis are an odd number"
+    else:
+        halve = _halve([axis - count for axis in space])
+        ways["half the size"] = _Way(halve, halve, resizes=True)
     return ways, left_out
 
 
-def _along(function: Callable[..., Tensor], axis: int) -> Callable[[Tensor], Tensor]:
-    return lambda maps: function(maps, (axis,))
+def _flip(axis: int) -> Callable[[Tensor], Tensor]:
+    return lambda maps: maps.flip(axis)
 
 
-def _turn(quarter: int) -> Callable[[Tensor], Tensor]:
-    return lambda maps: torch.rot90(maps, quarter, (-2, -1))
+def _turn(quarter: int, axes: tuple[int, int]) -> Callable[[Tensor], Tensor]:
+    return lambda maps: torch.rot90(maps, quarter, axes)
 
 
 def _roll(step: int, axis: int) -> Callable[[Tensor], Tensor]:
     return lambda maps: maps.roll(step, axis)
 
 
-def _halve(maps: Tensor) -> Tensor:
-    return F.avg_pool2d(maps, 2)
+def _halve(axes: list[int]) -> Callable[[Tensor], Tensor]:
+    def means(maps: Tensor) -> Tensor:
+        for axis in axes:
+            place = maps.ndim + axis
+            maps = maps.unflatten(place, (-1, 2)).mean(place + 1)
+        return maps
+
+    return means
 
 
-def _away(places: tuple[int, ...], axis: int, length: int, seam: int) -> Tensor:
+def _away(places: tuple[int, ...], axis: int, seam: int) -> Tensor:
     """Places that are at least a quarter of the axis from the seam, going around the ends."""
-    place = torch.arange(length) + 0.5
-    distance = (place - seam).abs()
+    length = places[axis]
+    distance = (torch.arange(length) + 0.5 - seam).abs()
     far = torch.minimum(distance, length - distance) >= length / 4
     return far.reshape([-1 if k == axis else 1 for k in range(len(places))]).expand(places)
 
 
-def _squares(maps: Tensor, where: Tensor | None) -> Tensor:
+def _by_channel(maps: Tensor, where: Tensor | None) -> Tensor:
     """The sum of squares over (some) places: pictures x channels."""
-    squares = maps.double().square()
-    return (squares if where is None else squares * where).flatten(2).sum(2)
+    values = maps if where is None else maps * where
+    return torch.cat([each.double().square().flatten(2).sum(2) for each in values.split(AT_ONCE)])
 
 
 def _share(error: Tensor, reference: Tensor) -> float:
     return float(error / reference) if float(reference) > 0 else 0.0
-
-
-def _error(x: Tensor, decoded: Tensor) -> Tensor:
-    return (x - decoded).double().square().flatten(1).mean(1)
 
 
 def _decibels(error: Tensor, peak: float) -> Tensor:
@@ -312,6 +344,6 @@ ENTRY = Entry(
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",
-    passes="pictures * 13",
+    passes="13 * pictures",
     better="higher",
 )

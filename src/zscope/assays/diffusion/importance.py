@@ -7,10 +7,11 @@ With EV the share of the variance of the pictures that reconstructions explain,
     importance of channel k       EV - EV with channel k at its mean map
     alone                         EV with all other channels at their mean maps
 
-Channels that share information have small importances and large EV alone. With patches of 8 x 8
-pixels encoded by their principal components, importance and EV alone are both lambda_k / sum of all
-lambda. Unchanged by permuting, shifting and scaling channels. Over the base pictures, with intervals
-over them.
+Channels that share information have small importances and large EV alone. With patches of pictures
+encoded by their principal components, importance and EV alone are both lambda_k / sum of all
+lambda. A channel that the decoder would do better without has a negative importance. Unchanged by
+permuting, shifting and scaling channels, if the decoder undoes it. Over the base pictures, with
+intervals over them; mean maps are over all pictures that were encoded.
 """
 
 from dataclasses import dataclass
@@ -20,13 +21,18 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.pictures import base_pictures, intervals, summary_of
-from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
+from zscope.assays.pictures import (
+    Maps,
+    base_pictures,
+    decode_like,
+    intervals,
+    squares,
+    summary_of,
+    varying,
+)
 from zscope.autoencoder import Autoencoder
-from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.recording import Recording
 from zscope.results import Measure, Scored
 
 __all__ = ["UnitImportance", "unit_importance"]
@@ -72,7 +78,7 @@ class UnitImportance(Scored):
 @accepts_recording
 def unit_importance(
     autoencoder: Autoencoder,
-    maps: Recording,
+    maps: Maps,
     *,
     resamples: int = 200,
     generator: Generator | None = None,
@@ -81,21 +87,14 @@ def unit_importance(
     who = "unit_importance"
     summary = summary_of(maps, who)
     base, layout = base_pictures(autoencoder, maps, who), summary.layout
-    x = base.observations.double().flatten(1)
-    variance = (x - x.mean(0)).square().sum(1)
-    if not float(variance.sum()) > 0:
-        raise Undefined(
-            f"{who}: all {len(x)} base pictures are equal, so there is no variance to explain. "
-            "Give data that vary."
-        )
+    x, variance = base.observations, varying(base.observations, who)
     mean = (summary.place_sums[0] / summary.pictures + summary.centre[:, None]).flatten()
     mean, channel = mean.to(base.codes), layout.unit_of("channel")
 
     def error(keep: Tensor) -> Tensor:
-        decoded = decode(autoencoder, torch.where(keep, base.codes, mean))
-        return (decoded.double().flatten(1) - x).square().sum(1)
+        return squares(decode_like(autoencoder, torch.where(keep, base.codes, mean), x), x)
 
-    whole = (base.decoded.double().flatten(1) - x).square().sum(1)
+    whole = squares(base.decoded, x)
     without = torch.stack([error(channel != k) for k in range(layout.channels)])
     alone = torch.stack([error(channel == k) for k in range(layout.channels)])
 
@@ -126,5 +125,5 @@ ENTRY = Entry(
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",
-    passes="pictures * (channels + 1)",
+    passes="pictures * (2 * channels + 1)",
 )

@@ -13,9 +13,10 @@ standard deviation, and r the Chebyshev distance of a place from q,
 
 The identity has score and gain 1 and crosstalk 0; a response spread evenly over P places has 1/P,
 the chance level. An encoder that copies and a decoder that blurs by a box of 3 x 3 have score and
-gain 1/9 and reach 1. Channels without any response are left out of the mean. Unchanged by permuting,
-shifting and scaling channels. One place for each base picture, so that the cost does not depend on
-the size of the maps; intervals are over pictures. The definition is ours.
+gain 1/9 and reach 1. Channels without any response (`silent`) are left out of the mean. Unchanged
+by permuting, shifting and scaling channels, if the decoder undoes it. One place for each base
+picture, so that the cost does not depend on the size of the maps; intervals are over pictures. The
+definition is ours.
 """
 
 from dataclasses import dataclass
@@ -25,14 +26,19 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.pictures import base_pictures, channel_scales, intervals, summary_of
 from zscope.assays.engine import responses
 from zscope.assays.entry import Entry
+from zscope.assays.pictures import (
+    Maps,
+    base_pictures,
+    channel_scales,
+    intervals,
+    summary_of,
+)
 from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.layout import Layout
 from zscope.randomness import fresh
-from zscope.recording import Recording
 from zscope.results import Measure, Scored
 
 __all__ = ["Locality", "locality"]
@@ -40,8 +46,8 @@ __all__ = ["Locality", "locality"]
 MARGIN = 2
 """Places between an interior place and the border, where the map is large enough."""
 REACHED = 0.9
-SILENT = 1e-12
-"""Of the change that was made: a smaller response is rounding."""
+SILENT, ROUNDED = 1e-12, 1e-6
+"""Of the squared change that was made, and of a response: smaller changes of it are rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +60,7 @@ class Locality(Scored):
     within: Tensor  # by distance 0, 1, ..., averaged over channels
     within_interval: Tensor | None
     reach: int
-    gain: Tensor  # of each channel
+    gain: Tensor  # of each channel; like crosstalk 0 without any response
     crosstalk: Tensor
     silent: list[int]  # channels without any response
     samples: int
@@ -89,7 +95,7 @@ class Locality(Scored):
 @accepts_recording
 def locality(
     autoencoder: Autoencoder,
-    maps: Recording,
+    maps: Maps,
     *,
     resamples: int = 200,
     generator: Generator | None = None,
@@ -130,13 +136,14 @@ def locality(
         energy[channel, sample] = torch.zeros(len(rows), longest, dtype=torch.float64).scatter_add(
             1, far[sample], squares.sum(1)
         )
-        here = place[sample]
-        own = change[torch.arange(len(rows)), channel, here]
-        at_place = squares[torch.arange(len(rows)), :, here].sum(1)
+        own = change[torch.arange(len(rows)), channel, place[sample]]
+        at_place = squares[torch.arange(len(rows)), :, place[sample]].sum(1)
         other[channel, sample] = at_place - own.square()
         product[channel, sample] = own * made[channel, sample]
     total = energy.sum((1, 2))
-    silent = total <= SILENT * made.square().sum(1).clamp_min(1e-300)
+    # A model in single precision answers a little differently in batches of another size.
+    rounding = ROUNDED * base.responses.double().abs().reshape(count, channels, -1) / unit
+    silent = total <= (SILENT * made.square().sum(1)).clamp_min(float(rounding.square().sum()))
     if bool(silent.all()):
         raise Undefined(
             f"{who}: no response changes when a channel is replaced at one place ({channels} "
@@ -150,21 +157,26 @@ def locality(
 
     within = shares(picture)
     ends, reason = intervals(shares, within, count, resamples, source, who)
-    guarded = torch.where(silent, 1, total)
+    here, changed = energy[:, :, 0].sum(1), made.square().sum(1)
     return Locality(
         score=float(within[0]),
         chance=1 / layout.positions,
-        by_channel=torch.where(silent, 0, energy[:, :, 0].sum(1) / guarded),
+        by_channel=_share(here, total, speaking),
         within=within,
         within_interval=ends,
         reach=int((within < REACHED - 1e-9).sum()),
-        gain=product.sum(1) / made.square().sum(1).clamp_min(1e-300),
-        crosstalk=other.sum(1) / energy[:, :, 0].sum(1).clamp_min(1e-300),
+        gain=_share(product.sum(1), changed, speaking),
+        crosstalk=_share(other.sum(1).clamp_min(0), here, speaking & (here > SILENT * total)),
         silent=silent.nonzero().flatten().tolist(),
         samples=count,
         interval=None if ends is None else (float(ends[0, 0]), float(ends[0, 1])),
         no_interval=reason,
     )
+
+
+def _share(part: Tensor, whole: Tensor, defined: Tensor) -> Tensor:
+    """part / whole where that is defined, else 0."""
+    return torch.where(defined, part / torch.where(defined, whole, 1), 0)
 
 
 def _interior(layout: Layout, count: int, generator: Generator) -> tuple[Tensor, Tensor]:

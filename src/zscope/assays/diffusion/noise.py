@@ -8,12 +8,13 @@ k and e white noise of variance 1, z_t = z + t sigma_k e for t from 0.05 to 1:
     tolerance   = the t at which d(t) is the error of reconstructions (interpolated in logarithms)
     pull(t)     = E|R(z_t) - R(z)|^2 / (t^2 sum sigma^2),       R: decode and encode again
 
-For a linear decoder the gain is sum_k sigma_k^2 |W_k|^2 / Var x at every t; 1 for the identity. pull
-is 1 for the identity and below 1 where encoder and decoder contract noise. It compares with R(z),
-not z: otherwise the error of reconstructions would dominate small t. Also: d at t = 0.3 with noise
-on one channel only, the quality of the picture decoded from noisy latents (PSNR against x), and the
-noise that training exposed the decoder to, the root of E v_k / sigma_k^2. Unchanged by permuting,
-shifting and scaling channels, if the decoder undoes it.
+For a linear decoder the gain is sum_k sigma_k^2 |W_k|^2 / Var x at every t; 1 for the identity.
+pull is 1 for the identity and below 1 where encoder and decoder contract noise. It compares with
+R(z), not z: otherwise the error of reconstructions would dominate small t. Also: d at t = 0.3 with
+noise on one channel only, the quality of the picture decoded from noisy latents (PSNR against x,
+not clipped), and the noise that training exposed the decoder to, the root of E v_k / sigma_k^2.
+Unchanged by permuting, shifting and scaling channels, if the decoder undoes it; but pull weighs
+channels by their variance.
 
 Intervals are over the base pictures, each with noise of its own.
 """
@@ -26,20 +27,21 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.pictures import (
     EXACT,
+    Maps,
     base_pictures,
     channel_scales,
-    data_range,
+    decode_like,
+    encode_pictures,
     intervals,
+    squares,
     summary_of,
+    varying,
 )
-from zscope.assays.engine import decode, respond
-from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder
-from zscope.errors import Undefined
 from zscope.randomness import fresh, normal
-from zscope.recording import Recording
 from zscope.results import Measure, Scored
 
 __all__ = ["LEVELS", "NoiseRobustness", "noise_robustness"]
@@ -103,7 +105,7 @@ class NoiseRobustness(Scored):
 @accepts_recording
 def noise_robustness(
     autoencoder: Autoencoder,
-    maps: Recording,
+    maps: Maps,
     *,
     resamples: int = 200,
     generator: Generator | None = None,
@@ -113,49 +115,43 @@ def noise_robustness(
     summary, source = summary_of(maps, who), fresh(generator)
     base, layout = base_pictures(autoencoder, maps, who), summary.layout
     sigma = channel_scales(summary)[1]
-    x, before = base.observations.double().flatten(1), base.decoded.double().flatten(1)
-    variance = (x - x.mean(0)).square().sum(1)
-    if not float(variance.sum()) > 0:
-        raise Undefined(
-            f"{who}: all {len(x)} base pictures are equal, so there is no variance to compare with. "
-            "Give data that vary."
-        )
+    x, variance = base.observations, varying(base.observations, who)
     scales = sigma.repeat_interleave(layout.positions).to(base.codes)
+    channel = layout.unit_of("channel")
 
-    def noisy(level: float, channel: int | None = None) -> Tensor:
+    def decode_noisy(level: float, only: int | None = None) -> Tensor:
         step = level * scales * normal(base.codes, source)
-        if channel is not None:
-            step = step * (layout.unit_of("channel") == channel)
-        return base.codes + step
-
-    def change(codes: Tensor) -> tuple[Tensor, Tensor]:
-        decoded = decode(autoencoder, codes).double().flatten(1)
-        return (decoded - before).square().sum(1), (decoded - x).square().mean(1)
+        if only is not None:
+            step = step * (channel == only)
+        return decode_like(autoencoder, base.codes + step, x)
 
     moved, errors, pulls = [], [], []
     power = float(sigma.square().sum()) * layout.positions
     for level in LEVELS:
-        codes = noisy(level)
-        own, error = change(codes)
-        moved.append(own)
-        errors.append(error)
-        back = (respond(autoencoder, codes) - base.responses).double().square().sum(1)
-        pulls.append(float(back.mean()) / (level**2 * power) if power else 0.0)
+        decoded = decode_noisy(level)
+        moved.append(squares(decoded, base.decoded))
+        errors.append(squares(decoded, x))
+        back = squares(encode_pictures(autoencoder, decoded, base), base.responses)
+        pulls.append(float(back.mean()) / (level**2 * power))
     changes = torch.stack(moved)  # levels x pictures
     distortion = changes.sum(1) / variance.sum()
     ends, reason = intervals(
-        lambda rows: changes[:, rows].sum(1) / variance[rows].sum(), distortion, len(x), resamples,
-        source, who,
+        lambda rows: changes[:, rows].sum(1) / variance[rows].sum(),
+        distortion, len(x), resamples, source, who,
     )  # fmt: skip
-    single = [change(noisy(OF_ONE, k))[0].sum() / variance.sum() for k in range(layout.channels)]
-    reconstruction = float((x - before).square().sum() / variance.sum())
+    single = [
+        squares(decode_noisy(OF_ONE, k), base.decoded).sum() / variance.sum()
+        for k in range(layout.channels)
+    ]
+    reconstruction = float(squares(x, base.decoded).sum() / variance.sum())
     small = LEVELS.index(SMALL)
-    unit = SMALL**2
-    peak = data_range(maps)
-    each = torch.stack(errors).clamp_min(EXACT * peak**2)
+    gain = distortion[small] / SMALL**2
+    limits = None if ends is None else (ends[small] / SMALL**2).tolist()
+    peak = base.limits.peak
+    each = (torch.stack(errors) / x[0].numel()).clamp_min(EXACT * peak**2)
     noise = summary.moments()["v"] / torch.where(sigma > 0, sigma, 1).square()
     return NoiseRobustness(
-        score=float(distortion[small]) / unit,
+        score=float(gain),
         levels=LEVELS,
         distortion=distortion,
         distortion_interval=ends,
@@ -166,14 +162,14 @@ def noise_robustness(
         by_channel=torch.stack(single),
         trained_noise=noise.sqrt(),
         samples=len(x),
-        interval=None if ends is None else (float(ends[small, 0]) / unit, float(ends[small, 1]) / unit),
+        interval=None if limits is None else (limits[0], limits[1]),
         no_interval=reason,
-    )  # fmt: skip
+    )
 
 
 def _crossing(distortion: list[float], limit: float) -> float | None:
     """The noise at which the distortion reaches the limit; None if it never does."""
-    if distortion[-1] < limit:
+    if max(distortion) < limit:
         return None
     place = next(k for k, value in enumerate(distortion) if value >= limit)
     if place == 0:  # d grows as the square of the noise below the first level
@@ -190,5 +186,5 @@ ENTRY = Entry(
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",
-    passes="pictures * (13 + channels)",
+    passes="pictures * (7 + channels)",
 )

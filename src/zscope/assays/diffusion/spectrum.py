@@ -3,7 +3,7 @@
 Latents with much energy at high spatial frequencies are hard for a diffusion model, which learns
 low frequencies first. Maps are cut into blocks of B = 8 places (4 where they are small), each block
 of each channel is transformed by an orthonormal cosine transform (DCT-II), channels in units of
-their standard deviation. With e_uv the mean energy at frequencies u and v, over blocks and channels,
+their standard deviation. With e_uv the mean energy at frequencies u and v over blocks and channels,
 
     high      H = sum_{u+v >= B} e_uv / sum_{(u,v) != 0} e_uv       along one axis: u >= B / 2
     slope     least squares of log e_b on log b,   e_b the mean of e_uv over u + v = b >= 1
@@ -12,7 +12,7 @@ their standard deviation. With e_uv the mean energy at frequencies u and v, over
 White maps have H = 28/63 = 0.444 (B = 8; 4/7 along one axis), the chance level, and slope 0.
 excess, the score, is 1 where latents are as smooth as the pictures of that size are: exactly 1 for
 the identity and for average pooling. Space-to-depth folds high frequencies into low ones, and has
-more. Video is transformed per frame and, apart from that, along time.
+more. Video is transformed frame by frame and, apart from that, along time.
 
 A second question needs the decoder: does a smoothed latent decode to the smoothed picture? With
 kappa = 1/2 and 1/4, z_kappa has the lowest kappa h x kappa w terms of the transform of the whole
@@ -25,28 +25,40 @@ takes the quality of reconstructions out. Beside it: the variance of x explained
 by x_kappa itself; the former may be negative.
 
 Unchanged by permuting, shifting and scaling channels; not by mixing them. Spectra are of posterior
-means, of all pictures that were encoded; intervals are over pictures.
+means, of all pictures that were encoded; intervals are over pictures. Constant channels, and bands
+without any energy in the slope, are left out.
 
 After Skorokhodov et al., "Improving the diffusability of autoencoders", arXiv:2502.14831, who
 compare spectra of latents and pixels; the comparison at the latents' own resolution follows Ning
-et al., arXiv:2603.14645. Their normalisations differ, so no number here is one of theirs.
+et al., arXiv:2603.14645. The amplitude profile of the former paper is left out, since we could not
+check how it is normalised: no number here is one of theirs.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.pictures import Base, Maps, base_pictures, intervals, summary_of
-from zscope.assays.engine import decode
-from zscope.assays.engine import encode as encode_rows
 from zscope.assays.entry import Entry
+from zscope.assays.pictures import (
+    ROUNDING,
+    Base,
+    Maps,
+    base_pictures,
+    decode_like,
+    encode_pictures,
+    intervals,
+    squares,
+    summary_of,
+    varying,
+)
 from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.layout import Layout
-from zscope.map_summary import MapSummary, cosine_basis, spectral_axes
+from zscope.map_summary import MapSummary, all_axes, cosine_basis, spectral_axes
 from zscope.randomness import fresh
 from zscope.recording import Recording
 from zscope.results import Measure, Scored
@@ -62,7 +74,7 @@ class Spectrum:
 
     bands: list[float]  # mean energy of a term, b = 0, 1, ...; white maps have 1 in all
     high: float
-    slope: float
+    slope: float | None  # None if fewer than two bands have any energy
     chance: float  # high of white maps
     side: int  # of a block
 
@@ -82,6 +94,7 @@ class LatentSpectrum(Scored):
     correspondence_interval: dict[str, tuple[float, float]]
     cut_variance: dict[str, float]  # of x, explained by D(z_kappa)
     picture_variance: dict[str, float]  # of x, explained by x_kappa
+    left_out: dict[str, str]  # what could not be measured, and why
     samples: int
     no_interval: str
 
@@ -119,7 +132,7 @@ class LatentSpectrum(Scored):
             other = self.picture_variance[kappa]
             text = f"{100 * value:.0f} % decoded, {100 * other:.0f} % of the picture itself"
             lines.append((f"variance at {kappa}", text))
-        return lines
+        return [*lines, *((name, f"left out: {why}") for name, why in self.left_out.items())]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
@@ -152,34 +165,41 @@ def latent_spectrum(
     """Spectra of latents and pictures and, with a model, what the decoder makes of a cut one."""
     who = "latent_spectrum"
     summary, source = summary_of(maps, who), fresh(generator)
-    axes = spectral_axes(summary.layout)
+    layout, axes = summary.layout, spectral_axes(summary.layout)
+    left_out: dict[str, str] = {}
+    for name, each in all_axes(layout).items():
+        if name not in axes:
+            sides = " x ".join(str(layout.places[axis]) for axis in each)
+            left_out[_named("spectrum", name)] = f"{sides} places, and 4 along each axis are needed"
     if not axes:
+        places = " x ".join(map(str, layout.places))
         raise Undefined(
-            f"{who}: maps of {' x '.join(map(str, summary.layout.places))} places are too small for "
-            "a spectrum, which needs 4 along an axis. Use larger pictures."
+            f"{who}: maps of {places} places have no spectrum: it needs at least 4 places along "
+            "one to three axes. Use larger pictures."
         )
-    constant = _variances(summary) <= 0
-    if bool(constant.all()):
+    if not bool(_varies(summary).any()):
         raise Undefined(
-            f"{who}: all {summary.layout.channels} channels are constant, so they have no spectrum. "
-            "Has the posterior collapsed? See: zscope assay RUN latent-statistics"
+            f"{who}: the posterior means of all {layout.channels} channels are constant, so they "
+            "have no spectrum. Has the posterior collapsed? See: zscope assay RUN latent-statistics"
         )
     spectra, pictures, excess = {}, {}, {}
-    limits: dict[str, dict[str, tuple[float, float]]] = {"excess": {}, "high": {}}
+    limits: dict[str, dict[str, tuple[float, float]]] = {"high": {}, "excess": {}}
     reason = ""
     for name, (own, side) in axes.items():
-        spectra[name] = _spectrum(_latent_bands(summary, name), side, len(own))
-        if name in summary.picture_spectra and bool((_picture_variances(summary) > 0).any()):
-            pictures[name] = _spectrum(_picture_bands(summary, name), side, len(own))
-            if pictures[name].high > 0:
-                excess[name] = spectra[name].high / pictures[name].high
-        for word, value, statistic in _statistics(summary, name, side, len(own), excess):
-            ends, reason = intervals(
-                statistic, torch.tensor(value), summary.pictures, resamples, source, who
-            )
-            if ends is not None:
-                limits[word][name] = float(ends[0]), float(ends[1])
-    cuts = _cuts(maps, resamples, source, who)
+        latent, picture = _latent_bands(summary, name), _picture_bands(summary, name)
+        spectra[name] = _spectrum(latent.mean(0), side, len(own))
+        if picture is not None:
+            pictures[name] = _spectrum(picture.mean(0), side, len(own))
+        if picture is None or not pictures[name].high > ROUNDING:
+            picture = None
+            left_out[_named("excess", name)] = _why_no_excess(maps, summary)
+        else:
+            excess[name] = spectra[name].high / pictures[name].high
+        numbers = partial(_numbers, latent, picture, side, len(own))
+        whole = numbers(torch.arange(len(latent)))
+        ends, reason = intervals(numbers, whole, summary.pictures, resamples, source, who)
+        for word, pair in zip(limits, () if ends is None else ends.tolist(), strict=False):
+            limits[word][name] = pair[0], pair[1]
     first = next(iter(axes))
     return LatentSpectrum(
         score=excess.get(first),
@@ -189,26 +209,28 @@ def latent_spectrum(
         excess_interval=limits["excess"],
         high_interval=limits["high"],
         channel_high=_channel_high(summary, first, *axes[first]),
-        **cuts,
+        **_cuts(maps, resamples, source, who, left_out),
+        left_out=left_out,
         samples=summary.pictures,
         no_interval=reason,
     )
 
 
-def _statistics(
-    summary: MapSummary, name: str, side: int, axes: int, excess: dict[str, float]
-) -> list[tuple[str, float, Any]]:
-    """What intervals are computed of, as (word, value, function of rows)."""
+def _numbers(latent: Tensor, picture: Tensor | None, side: int, axes: int, rows: Tensor) -> Tensor:
+    """H of the latents of some pictures and, with pictures to compare with, the excess."""
+    high = _high(latent[rows].mean(0), side, axes)
+    if picture is None:
+        return high[None]
+    return torch.stack([high, high / _high(picture[rows].mean(0), side, axes)])
 
-    def high(rows: Tensor) -> Tensor:
-        return torch.tensor(_high(_latent_bands(summary, name, rows), side, axes))
 
-    def ratio(rows: Tensor) -> Tensor:
-        return high(rows) / _high(_picture_bands(summary, name, rows), side, axes)
-
-    value = _high(_latent_bands(summary, name), side, axes)
-    found: list[tuple[str, float, Any]] = [("high", value, high)]
-    return [*found, ("excess", excess[name], ratio)] if name in excess else found
+def _why_no_excess(maps: Maps, summary: MapSummary) -> str:
+    if not summary.picture_spectra:
+        if not isinstance(maps, Recording) or maps.dataset is None:
+            return "no pictures were given to compare with"
+        shape = " x ".join(map(str, maps.data.shape))
+        return f"observations of {shape} cannot be averaged to maps of {summary.layout}"
+    return "the pictures, averaged down to the size of the latents, have no high frequencies"
 
 
 def _variances(summary: MapSummary) -> Tensor:
@@ -216,38 +238,38 @@ def _variances(summary: MapSummary) -> Tensor:
     return (moments["m2"] - moments["m"].square()).clamp_min(0)
 
 
-def _picture_variances(summary: MapSummary) -> Tensor:
-    assert summary.picture_means is not None
+def _varies(summary: MapSummary) -> Tensor:
+    """Channels whose posterior means vary, by more than rounding."""
+    size = torch.maximum(summary.low.abs(), summary.high.abs())
+    return _variances(summary) > (ROUNDING * size).square()
+
+
+def _latent_bands(summary: MapSummary, name: str) -> Tensor:
+    """The energy of each band in units of variances, mean over channels: pictures x bands."""
+    centred = _centre_first(summary.spectra[name], summary.moments()["m"], summary.layout, name)
+    used = _varies(summary)
+    return (centred[:, used] / _variances(summary)[used, None]).mean(1)
+
+
+def _picture_bands(summary: MapSummary, name: str) -> Tensor | None:
+    """The same of the pictures; None if there are none, or all of their colours are constant."""
+    if summary.picture_means is None or name not in summary.picture_spectra:
+        return None
     mean, square = summary.picture_means.mean(0).unbind(1)
-    return (square - mean.square()).clamp_min(0)
-
-
-def _latent_bands(summary: MapSummary, name: str, rows: Tensor | None = None) -> Tensor:
-    moments = summary.moments()
-    centred = _centre_first(summary.spectra[name], moments["m"], summary.layout, name)
-    return _weighted(centred, _variances(summary), rows)
-
-
-def _picture_bands(summary: MapSummary, name: str, rows: Tensor | None = None) -> Tensor:
-    assert summary.picture_means is not None
-    mean = summary.picture_means.mean(0)[:, 0]
+    variance = (square - mean.square()).clamp_min(0)
+    used = variance > ROUNDING * square
+    if not bool(used.any()):
+        return None
     centred = _centre_first(summary.picture_spectra[name], mean, summary.layout, name)
-    return _weighted(centred, _picture_variances(summary), rows)
+    return (centred[:, used] / variance[used, None]).mean(1)
 
 
 def _centre_first(bands: Tensor, mean: Tensor, layout: Layout, name: str) -> Tensor:
-    """The energies of every band (pictures x channels x bands), the mean of each channel removed."""
+    """The energies of bands (pictures x channels x bands), the mean of each channel removed."""
     axes, side = spectral_axes(layout)[name]
     added = mean * side ** (len(axes) / 2)
     first, energy, *others = bands.unbind(2)
     return torch.stack([energy - 2 * added * first + added**2, *others], 2)
-
-
-def _weighted(bands: Tensor, variances: Tensor, rows: Tensor | None) -> Tensor:
-    """Energies of the bands in units of the variances, mean over channels and pictures."""
-    used = variances > 0
-    chosen = bands if rows is None else bands[rows]
-    return (chosen[:, used].mean(0) / variances[used, None]).mean(0)
 
 
 def _counts(side: int, axes: int) -> Tensor:
@@ -258,30 +280,38 @@ def _counts(side: int, axes: int) -> Tensor:
     return torch.bincount(sums.flatten()).double()
 
 
-def _high(bands: Tensor, side: int, axes: int) -> float:
+def _high(bands: Tensor, side: int, axes: int) -> Tensor:
+    """The share of high frequencies; 0 if only the constant term has any energy."""
     cut_off = side if axes == 2 else side // 2
-    rest = float(bands[1:].sum())
-    return float(bands[cut_off:].sum()) / rest if rest > 0 else 0.0
+    rest = bands[1:].sum()
+    return bands[cut_off:].sum() / rest if bool(rest > 0) else torch.zeros_like(rest)
 
 
 def _spectrum(bands: Tensor, side: int, axes: int) -> Spectrum:
     counts = _counts(side, axes)
     energy = bands / counts
-    frequency = torch.arange(1, len(bands)).double().log()
-    logs = energy[1:].clamp_min(1e-300).log()
-    slope = (frequency - frequency.mean()) @ logs / (frequency - frequency.mean()).square().sum()
     return Spectrum(
         bands=[float(each) for each in energy],
-        high=_high(bands, side, axes),
-        slope=float(slope),
-        chance=_high(counts, side, axes),
+        high=float(_high(bands, side, axes)),
+        slope=_slope(energy),
+        chance=float(_high(counts, side, axes)),
         side=side,
     )
 
 
+def _slope(energy: Tensor) -> float | None:
+    used = energy[1:] > ROUNDING * energy.max()
+    if int(used.sum()) < 2:
+        return None
+    frequency = torch.arange(1, len(energy)).double().log()[used]
+    centred = frequency - frequency.mean()
+    return float(centred @ energy[1:][used].log() / centred.square().sum())
+
+
 def _channel_high(summary: MapSummary, name: str, axes: tuple[int, ...], side: int) -> Tensor:
     energies = summary.spectra[name].mean(0)[:, 1:]
-    return torch.tensor([_high(each, side, len(axes)) for each in energies], dtype=torch.float64)
+    high = torch.stack([_high(each, side, len(axes)) for each in energies])
+    return torch.where(_varies(summary), high, 0)
 
 
 def low_pass(maps: Tensor, terms: tuple[int, ...]) -> Tensor:
@@ -298,28 +328,38 @@ def cut(layout: Layout, kappa: float) -> tuple[int, ...]:
     return tuple(max(1, round(kappa * length)) for length in layout.places)
 
 
-def _cuts(maps: Maps, resamples: int, source: Generator, who: str) -> dict[str, Any]:
+def _cuts(
+    maps: Maps, resamples: int, source: Generator, who: str, left_out: dict[str, str]
+) -> dict[str, Any]:
     """The correspondence of cut latents and cut pictures, where there are a model and pictures."""
-    answers: dict[str, Any] = {
+    answers: dict[str, dict[str, Any]] = {
         "correspondence": {}, "correspondence_interval": {}, "cut_variance": {},
         "picture_variance": {},
     }  # fmt: skip
     model = maps.model if isinstance(maps, Recording) else None
     if model is None or not model.decodes or model.needs_auxiliary:
+        left_out["correspondence"] = (
+            "there is no model that decodes, and encodes without further input"
+        )
         return answers
     assert isinstance(maps, Recording)
-    base, layout = base_pictures(model, maps, who), maps.layout
+    base, layout = base_pictures(model, maps, who), maps.posterior.layout
     assert layout is not None
-    x = base.observations.double()
+    x = base.observations
     if x.ndim != 2 + len(layout.places):
+        shape = " x ".join(map(str, base.shape))
+        left_out["correspondence"] = (
+            f"observations of {shape} have other axes than maps of {layout}"
+        )
         return answers
-    total = (x - x.mean(0)).square().flatten(1).sum(1)
+    total = varying(x, who)
     for kappa in CUTS:
-        terms, name = cut(layout, kappa), f"1/{round(1 / kappa)}"
-        decoded, again, pictures = _decode_cut(model, base, layout, terms)
-        error = (decoded - again).square().flatten(1).sum(1)
-        spread = (pictures - pictures.mean(0)).square().flatten(1).sum(1)
-        if not float(spread.sum()) > 0:
+        name = f"1/{round(1 / kappa)}"
+        decoded, again, pictures = _decode_cut(model, base, layout, cut(layout, kappa))
+        error = squares(decoded, again)
+        spread = squares(pictures, pictures.mean(0, keepdim=True).expand_as(pictures))
+        if not float(spread.sum()) > ROUNDING * float(total.sum()):
+            left_out[f"correspondence at {name}"] = "the smoothed pictures are all equal"
             continue
         answers["correspondence"][name] = float(error.sum() / spread.sum())
         ends, _ = intervals(
@@ -329,8 +369,7 @@ def _cuts(maps: Maps, resamples: int, source: Generator, who: str) -> dict[str, 
         if ends is not None:
             answers["correspondence_interval"][name] = float(ends[0]), float(ends[1])
         for key, other in (("cut_variance", decoded), ("picture_variance", pictures)):
-            lost = (x - other).square().flatten(1).sum(1)
-            answers[key][name] = float(1 - lost.sum() / total.sum())
+            answers[key][name] = float(1 - squares(x, other).sum() / total.sum())
     return answers
 
 
@@ -340,9 +379,8 @@ def _decode_cut(
     """D(z_kappa), D(E(x_kappa)) and x_kappa."""
     codes = layout.flat(low_pass(layout.view(base.codes), terms))
     pictures = low_pass(base.observations, terms)
-    posterior = encode_rows(model, lambda rows: pictures[rows], torch.arange(len(pictures)).numpy())
-    decoded, again = decode(model, codes), decode(model, posterior.mean.to(codes))
-    return decoded.double(), again.double(), pictures.double()
+    again = encode_pictures(model, pictures, base)
+    return decode_like(model, codes, pictures), decode_like(model, again, pictures), pictures
 
 
 ENTRY = Entry(
@@ -350,5 +388,5 @@ ENTRY = Entry(
     takes=("maps",),
     needs=("layout",),
     maps="maps",
-    passes="4 * pictures",
+    passes="5 * pictures",
 )

@@ -19,14 +19,19 @@ G, set the scaling factor so, from one batch of draws, and do not remove the mea
 pictures count. `declared_std` is the standard deviation of each channel, and of all together, under
 the scaling that the model declares itself.
 
-Also: the share of sigma_k^2 that is posterior noise, E v / sigma_k^2; the share that is explained by
-the place alone (the variance of the mean map, less what chance adds to it); how many independent
-numbers the places of a picture are worth, E r^2 / E[(mean of r over the picture)^2] with r = z less
-the mean map, between 1 (maps constant in space) and the number of places; and the eigenvalues of the
-covariance of channels, with their effective rank and how many explain 90 %.
+Also: the share of sigma_k^2 that is posterior noise, E v / sigma_k^2; the share that is explained
+by the place alone (the variance of the mean map, less what chance adds to it); how many
+independent numbers the P places of a picture are worth,
+
+    m_k = E r^2 / E[ (mean of r over the picture)^2 ],    r = z less the mean map,   1 <= m_k <= P
+
+1 for maps constant in space, P for independent places, so that n pictures are worth n m_k
+independent numbers (`effective_samples`; the definition is ours); the extremes of the posterior
+means; and the eigenvalues of the covariance of channels, with their effective rank and how many
+explain 90 %.
 
 Scaling latents by a scales mu and sigma by a; mixing channels by a rotation keeps the eigenvalues.
-Intervals are over pictures.
+Intervals are over pictures. A constant channel has skewness, kurtosis and shares of 0.
 """
 
 from dataclasses import dataclass
@@ -36,8 +41,14 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.pictures import Maps, intervals, summary_of
 from zscope.assays.entry import Entry
+from zscope.assays.pictures import (
+    Maps,
+    constant_channels,
+    independent_places,
+    intervals,
+    summary_of,
+)
 from zscope.assays.regime.effective_rank import spectral_rank
 from zscope.errors import Undefined
 from zscope.layout import LatentScaling
@@ -48,9 +59,7 @@ from zscope.results import Measure, Scored
 
 __all__ = ["LatentStatistics", "latent_statistics"]
 
-ROUNDING = 1e-9
-NEGLIGIBLE = 1e-12
-"""Of the largest variance: a channel below it is constant, and has no shape."""
+ROUNDING, TINY = 1e-9, 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +101,11 @@ class LatentStatistics(Scored):
         return self.score
 
     @property
+    def effective_samples(self) -> Tensor:
+        """How many independent numbers the pictures are worth, channel by channel."""
+        return self.samples * self.independent_places
+
+    @property
     def latents_mean(self) -> list[float]:
         return [float(each) for each in self.mean]
 
@@ -112,6 +126,10 @@ class LatentStatistics(Scored):
 
         lines = [("channel means", row(self.mean)), ("channel stds", row(self.std))]
         lines += [("posterior noise", row(self.noise_share)), ("kurtosis", row(self.kurtosis))]
+        worth = (
+            f"{row(self.effective_samples)} of {self.samples * self.mean_map[0].numel():,} numbers"
+        )
+        lines.append(("effective sample size", worth))
         rank = f"{self.effective_rank:.2f} of {len(self.mean)} channels; {self.modes} explain 90 %"
         lines.append(("effective rank", rank))
         if self.declared_std is not None:
@@ -146,19 +164,20 @@ def latent_statistics(
     """Moments of each channel over all pictures that were encoded, and the scale for diffusion."""
     who = "latent_statistics"
     summary = summary_of(maps, who)
-    pooled = _pooled(summary.moments(), summary.centre, of)
-    if not float(pooled["variance"]) > 0:
-        raise Undefined(
-            f"{who}: all latents of {summary.pictures} pictures are identical, so there is no "
-            "scale. Has the posterior collapsed, or do the weights belong to another model?"
-        )
     value = _numbers(summary, of)
+    size = float(torch.maximum(summary.low.abs(), summary.high.abs()).max())
+    if not float(value[2 + summary.layout.channels :].max()) > TINY * size:
+        raise Undefined(
+            f"{who}: the posterior means of {summary.pictures} pictures are identical, so they "
+            "have no scale. Leave of='mean' out to count the posterior's own noise."
+        )
     limits, reason = intervals(
         lambda rows: _numbers(summary, of, rows), value, summary.pictures, resamples,
         fresh(generator), who,
     )  # fmt: skip
     channels = summary.layout.channels
-    shape = _shape(summary.moments(), of)
+    constant = constant_channels(summary)
+    shape = _shape(summary.moments(), of, constant)
     spectrum = _covariance(summary, of)
     scaling = maps.model.latent_scaling if isinstance(maps, Recording) and maps.model else None
     declared = None if not scaling else _declared(value, channels, scaling)
@@ -179,7 +198,7 @@ def latent_statistics(
         spectrum=spectrum,
         effective_rank=spectral_rank(spectrum),
         modes=int((share < 0.9 - ROUNDING).sum()) + 1,
-        **_by_place(summary, of),
+        **_by_place(summary, of, constant),
         samples=summary.pictures,
         of=of,
         interval=None if limits is None else (float(limits[0, 0]), float(limits[0, 1])),
@@ -214,7 +233,7 @@ def _numbers(summary: MapSummary, of: str, rows: Tensor | None = None) -> Tensor
     return torch.cat([head, summary.centre + mean, variance.sqrt()])
 
 
-def _shape(moments: dict[str, Tensor], of: str) -> dict[str, Tensor]:
+def _shape(moments: dict[str, Tensor], of: str, constant: Tensor) -> dict[str, Tensor]:
     a, variance = _moments(moments, of)
     m2, m3, m4 = (moments[name] for name in ("m2", "m3", "m4"))
     third, fourth = m3 - 3 * a * m2 + 2 * a**3, m4 - 4 * a * m3 + 6 * a**2 * m2 - 3 * a**4
@@ -224,7 +243,7 @@ def _shape(moments: dict[str, Tensor], of: str) -> dict[str, Tensor]:
         third = third + 3 * (moments["mv"] - a * v)
         fourth = fourth + 6 * (moments["m2v"] - 2 * a * moments["mv"] + a**2 * v)
         fourth = fourth + 3 * moments["v2"]
-    constant = variance <= NEGLIGIBLE * variance.max()
+    constant = constant | (variance <= 0)
     unit = torch.where(constant, 1, variance)
     return {
         "skewness": torch.where(constant, 0, third / unit**1.5),
@@ -233,25 +252,22 @@ def _shape(moments: dict[str, Tensor], of: str) -> dict[str, Tensor]:
     }
 
 
-def _by_place(summary: MapSummary, of: str) -> dict[str, Tensor]:
+def _by_place(summary: MapSummary, of: str, constant: Tensor) -> dict[str, Tensor]:
     """Maps of mean and std, and what they say about the places of a picture."""
     m, m2, v, _ = summary.place_sums / summary.pictures
     noise = v if of == "draws" else torch.zeros_like(v)
-    within = (m2 - m.square()).clamp_min(0) + noise  # about the mean map
+    means = (m2 - m.square()).clamp_min(0)  # the variance about the mean map
+    within = means + noise
     mean, variance = _moments(summary.moments(), of)
-    count = summary.pictures
-    # The mean of `count` pictures varies from place to place by chance, too.
-    between = (m.var(1, correction=0) - within.mean(1) / (count - 1)).clamp_min(0)
-    constant = variance <= NEGLIGIBLE * variance.max()
-    per_picture = summary.means[:, :, 0] - mean
-    together = per_picture.square().mean(0) + noise.mean(1) / summary.layout.positions
-    silent = constant | (together <= 0)
-    worth = within.mean(1) / torch.where(silent, 1, together)
-    places = summary.layout.positions
     shape = summary.layout.shape
+    # Over few pictures the mean map varies by chance, too: by what places do not have in common.
+    shared = (summary.means[:, :, 0] - mean).square().mean(0)
+    by_chance = (means.mean(1) - shared) / (summary.pictures - 1)
+    between = (m.var(1, correction=0) - by_chance).clamp_min(0)
+    constant = constant | (variance <= 0)
     return {
         "place_share": torch.where(constant, 0, between / torch.where(constant, 1, variance)),
-        "independent_places": torch.where(silent, 1, worth).clamp(1, places),
+        "independent_places": independent_places(summary, draws=of == "draws"),
         "mean_map": (m + summary.centre[:, None]).reshape(shape),
         "std_map": within.sqrt().reshape(shape),
     }

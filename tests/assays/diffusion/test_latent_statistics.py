@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from map_worlds import PatchPCA, autoregressive
 from scipy import stats
 
 import zscope as zs
@@ -22,16 +23,6 @@ def posterior(pictures=40, layout=LAYOUT, seed=0, spread=True):
     mean = layout.flat(layout.view(mean) * torch.arange(1, layout.channels + 1)[:, None, None] + 2)
     std = torch.rand(pictures, layout.latents, generator=generator, dtype=torch.float64)
     return zs.Posterior(mean, std if spread else None, layout=layout)
-
-
-def autoregressive(pictures, places, rho, generator):
-    """Lines whose neighbouring places have the correlation rho."""
-    lines = torch.empty(pictures, places, dtype=torch.float64)
-    noise = torch.randn(pictures, places, generator=generator, dtype=torch.float64)
-    lines[:, 0] = noise[:, 0]
-    for k in range(1, places):
-        lines[:, k] = rho * lines[:, k - 1] + math.sqrt(1 - rho**2) * noise[:, k]
-    return lines
 
 
 def test_means_and_deviations_are_those_of_the_numbers():
@@ -190,7 +181,7 @@ def test_vectors_few_pictures_and_constant_maps_are_refused():
     with pytest.raises(Undefined, match="4 pictures.*at least 8"):
         a.latent_statistics(posterior(pictures=4))
     constant = zs.Posterior(torch.ones(20, LAYOUT.latents), layout=LAYOUT)
-    with pytest.raises(Undefined, match="20 pictures are identical"):
+    with pytest.raises(Undefined, match="3 channels are constant over 20 pictures.*collapsed"):
         a.latent_statistics(constant)
 
 
@@ -202,3 +193,85 @@ def test_a_constant_channel_has_no_shape_and_no_nan():
     assert float(result.std[1]) == 0
     assert [float(result.skewness[1]), float(result.kurtosis[1])] == [0, 0]
     assert all(t.isfinite().all() for t in vars(result).values() if isinstance(t, torch.Tensor))
+
+
+def test_channels_that_differ_from_each_other_but_never_change_are_constant():
+    maps = torch.tensor([0.1, 0.2, 0.3])[:, None].expand(20, 3, 24)
+    with pytest.raises(Undefined, match="3 channels are constant"):
+        a.latent_statistics(zs.Posterior(maps.flatten(1), layout=LAYOUT))
+
+
+def test_means_that_never_change_have_a_scale_only_by_their_noise():
+    still = torch.full((20, LAYOUT.latents), 0.1)
+    codes = zs.Posterior(still, torch.full_like(still, 2.0), layout=LAYOUT)
+    assert a.latent_statistics(codes).score == pytest.approx(1 / 2)
+    with pytest.raises(Undefined, match="posterior means of 20 pictures are identical.*of='mean'"):
+        a.latent_statistics(codes, of="mean")
+
+
+def test_a_nan_is_refused_with_its_place():
+    maps = posterior(spread=False).mean.clone()
+    maps[5, 30] = torch.nan
+    with pytest.raises(Undefined, match="picture 5 are NaN or infinite in channel 1 at place 1, 0"):
+        a.latent_statistics(zs.Posterior(maps, layout=LAYOUT))
+
+
+def test_one_channel_has_one_mode_and_its_own_scale():
+    layout = zs.Layout(1, (4, 6))
+    maps = posterior(layout=layout, spread=False).mean
+    result = a.latent_statistics(zs.Posterior(maps, layout=layout))
+    assert (result.effective_rank, result.modes) == (pytest.approx(1), 1)
+    assert result.score == pytest.approx(1 / float(result.std[0]))
+
+
+def test_principal_components_of_patches_have_their_variances_as_covariance(pictures):
+    pca = PatchPCA(pictures, 4, 5)
+    codes = pca.encode(pictures.double())
+    layout = zs.Layout(5, tuple(codes.shape[2:]))
+    result = a.latent_statistics(zs.Posterior(codes.flatten(1), layout=layout), resamples=0)
+    assert result.spectrum.numpy() == pytest.approx(pca.variances.numpy(), abs=1e-6)
+    assert result.std.square().numpy() == pytest.approx(pca.variances.numpy(), abs=1e-6)
+    # They are uncorrelated, so that the eigenvalues are the variances of the channels themselves.
+    white = PatchPCA(pictures, 4, 5, whiten=True).model()
+    whitened = a.latent_statistics(zs.record(white, pictures), resamples=0)
+    assert whitened.score == pytest.approx(1, abs=1e-5)
+    assert whitened.spectrum.numpy() == pytest.approx(np.ones(5), abs=1e-5)
+    assert whitened.modes == 5
+
+
+def test_noise_of_the_posterior_is_added_to_the_variance_exactly(pictures):
+    model = PatchPCA(pictures, 4, 3, whiten=True, std=0.5).model()
+    result = a.latent_statistics(zs.record(model, pictures), resamples=0)
+    assert result.std.square().numpy() == pytest.approx(np.full(3, 1.25), rel=1e-5)
+    assert result.noise_share.numpy() == pytest.approx(np.full(3, 0.2), rel=1e-5)
+    assert result.score == pytest.approx(1 / math.sqrt(1.25), rel=1e-5)
+
+
+def test_few_noisy_pictures_do_not_look_as_if_place_explained_them():
+    generator = torch.Generator().manual_seed(2)
+    layout, shares = zs.Layout(1, (8, 8)), []
+    for _ in range(40):
+        maps = torch.randn(10, 64, generator=generator, dtype=torch.float64)
+        noisy = zs.Posterior(maps, torch.full_like(maps, 3.0), layout=layout)
+        shares.append(float(a.latent_statistics(noisy, resamples=0).place_share[0]))
+    # Uncorrected, the mean of ten maps of variance 1 has a tenth of it, of 10 in all.
+    assert sum(shares) / len(shares) < 0.002
+
+
+def test_the_effective_sample_size_is_printed():
+    result = a.latent_statistics(posterior(spread=False), resamples=0)
+    assert result.effective_samples.numpy() == pytest.approx(40 * result.independent_places.numpy())
+    assert "effective sample size" in repr(result)
+    assert "of 960 numbers" in repr(result)
+
+
+def test_a_declared_scaling_of_another_size_is_refused():
+    model = zs.wrap(lambda x: x.reshape(len(x), 3, 4, 6), lambda z: z.flatten(1), prior=None)
+    data = posterior().mean.float()
+    for wrong, message in [
+        (LatentScaling(latents_mean=(0.0,), latents_std=(1.0,)), "1 numbers.*3 channels"),
+        (LatentScaling(latents_std=(1.0, 0.0, 1.0)), "latents_std.*above 0"),
+    ]:
+        model.latent_scaling = wrong
+        with pytest.raises(zs.errors.ConfigError, match=message):
+            a.latent_statistics(zs.record(model, data))

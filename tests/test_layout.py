@@ -1,0 +1,323 @@
+"""Layouts: channels and places of latents, from the encoder's output to the recording."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from map_worlds import (
+    Tokens,
+    average_pooling,
+    dataset,
+    identity,
+    moving_squares,
+    power_law,
+    sines,
+    sound_pooling,
+    tokens,
+    video_pooling,
+)
+from torch import nn
+
+import zscope as zs
+from zscope.errors import ConfigError, InterfaceError
+from zscope.layout import LatentScaling
+from zscope.recording import join_posteriors
+
+SHAPES = [zs.Layout(3, (4,)), zs.Layout(3, (4, 6)), zs.Layout(2, (4, 6, 8)), zs.Layout(1, (8, 8))]
+UNITS = ["channel", "place", "latent", "patch:2"]
+
+
+def codes_of(layout, count=5):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, layout.latents, generator=generator, dtype=torch.float64)
+
+
+# Layout
+
+
+@given(st.integers(1, 5), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_maps_are_rows_in_order_of_channels_and_places(channels, places):
+    layout = zs.Layout(channels, tuple(places))
+    codes = torch.arange(2 * layout.latents).reshape(2, -1)
+    maps = layout.view(codes)
+    assert maps.shape == (2, channels, *places)
+    assert torch.equal(layout.flat(maps), codes)
+    assert torch.equal(maps, torch.arange(codes.numel()).reshape(2, channels, *places))
+    assert layout.latents == layout.channels * layout.positions == codes.shape[1]
+
+
+@pytest.mark.parametrize("layout", SHAPES, ids=str)
+@pytest.mark.parametrize("unit", UNITS)
+def test_sums_within_units_agree_with_a_mask(layout, unit):
+    codes = codes_of(layout)
+    number = layout.unit_of(unit)
+    assert sorted(set(number.tolist())) == list(range(layout.count(unit)))
+    mask = torch.nn.functional.one_hot(number, layout.count(unit)).double()
+    assert layout.sums(codes, unit).numpy() == pytest.approx((codes @ mask).numpy())
+    assert layout.reduce(codes, unit).numpy() == pytest.approx((codes.square() @ mask).numpy())
+    assert len(layout.unit_names(unit)) == layout.count(unit)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_squares_of_all_units_add_up(unit):
+    layout = zs.Layout(2, (4, 6))
+    codes = codes_of(layout)
+    total = codes.square().sum(1)
+    assert layout.reduce(codes, unit).sum(1).numpy() == pytest.approx(total.numpy())
+
+
+def test_units_are_named_as_people_call_them():
+    layout = zs.Layout(2, (4, 6))
+    assert layout.unit_names("channel") == ["channel 0", "channel 1"]
+    assert layout.unit_names("place")[7] == "place 1, 1"
+    assert layout.unit_names("patch:2")[4] == "patch 2, 2"
+    assert (str(layout), layout.names) == ("2 x 4 x 6", ("height", "width"))
+    assert zs.Layout(2, (9,)).names == ("time",)
+    assert zs.Layout(2, (5, 4, 6)).names == ("time", "height", "width")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, (4, 4)), "channels=0"),
+        ((2, ()), r"places=\(\)"),
+        ((2, (4, 0)), r"places=\(4, 0\)"),
+        ((2, (4, 4), ("height",)), "1 names .* for 2 axes"),
+    ],
+)
+def test_layouts_that_are_none_are_refused(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        zs.Layout(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("unit", "message"),
+    [
+        ("patch:5", r"4 x 6 places cannot be divided into patches of 5\. Use patch:2"),
+        ("patch:0", "expected channel, place, latent or patch:N"),
+        ("rows", "units='rows'"),
+    ],
+)
+def test_units_that_are_none_are_refused(unit, message):
+    with pytest.raises(ConfigError, match=message):
+        zs.Layout(2, (4, 6)).count(unit)
+
+
+# Declared scaling
+
+
+def test_a_declared_scaling_is_one_number_or_one_for_each_channel():
+    shift, factor = LatentScaling(scaling_factor=0.5, shift_factor=0.1).affine(3)
+    assert (shift.tolist(), factor.tolist()) == ([0.1] * 3, [0.5] * 3)
+    own = LatentScaling(scaling_factor=2.0, latents_mean=(1.0, 2.0), latents_std=(4.0, 8.0))
+    shift, factor = own.affine(2)
+    assert (shift.tolist(), factor.tolist()) == ([1, 2], [0.5, 0.25])
+    assert not LatentScaling()
+    assert LatentScaling(latents_std=(1.0,))
+
+
+# Posterior
+
+
+def test_the_layout_travels_with_a_posterior():
+    layout = zs.Layout(3, (4, 6))
+    posterior = zs.Posterior(codes_of(layout), codes_of(layout).abs(), layout=layout)
+    standard = zs.Posterior(torch.zeros(1, 72), torch.ones(1, 72))
+    for other in (
+        posterior[1:3], posterior[torch.tensor([0, 2])], posterior.detach(),
+        posterior.to(torch.float32), posterior.relative_to(standard),
+        join_posteriors([posterior[:2], posterior[2:]]),
+    ):  # fmt: skip
+        assert other.layout == layout
+    assert zs.Posterior(codes_of(layout)).layout is None
+
+
+def test_a_posterior_of_another_size_or_with_full_covariances_is_refused():
+    layout = zs.Layout(3, (4, 6))
+    with pytest.raises(InterfaceError, match="3 x 4 x 6 has 72 latents, and the mean has 71"):
+        zs.Posterior(codes_of(layout)[:, 1:], layout=layout)
+    roots = torch.eye(72).expand(5, 72, 72)
+    with pytest.raises(InterfaceError, match="must be diagonal.*leave the layout out"):
+        zs.Posterior(codes_of(layout).float(), scale_tril=roots, layout=layout)
+
+
+# wrap
+
+
+@pytest.mark.parametrize(
+    ("model", "observations", "layout"),
+    [
+        (average_pooling, power_law(4, 16, 1.0), zs.Layout(1, (8, 8))),
+        (sound_pooling, sines(4), zs.Layout(2, (16,))),
+        (video_pooling, moving_squares(4), zs.Layout(1, (8, 8, 8))),
+        (tokens, sines(4)[:, 0], zs.Layout(3, (16,))),
+    ],
+    ids=["pictures", "sound", "video", "tokens"],
+)
+def test_channels_and_places_are_read_from_the_latents(model, observations, layout):
+    autoencoder = model()
+    posterior = autoencoder.encode(observations)
+    assert posterior.layout == autoencoder.layout == layout
+    assert autoencoder.layout_note == ""
+    assert autoencoder.decode(posterior.mean).shape == observations.shape
+
+
+def test_tokens_are_turned_to_channels_first_and_back():
+    module, x = Tokens(), sines(4)[:, 0]
+    model = tokens()
+    ours, theirs = model.encode(x).mean, module(x)
+    assert torch.equal(model.layout.view(ours), theirs.transpose(1, 2))
+    assert torch.equal(model.decode(ours), module.decode(theirs))
+    stated = tokens(layout="channels last")
+    assert torch.equal(stated.encode(x).mean, ours)
+    # Taken for channels first, tokens would be channels.
+    wrong = tokens(layout="channels first")
+    assert wrong.encode(x).layout == zs.Layout(16, (3,))
+    assert not torch.equal(wrong.encode(x).mean, ours)
+
+
+def test_sequences_of_vectors_are_cut_along_time():
+    """Observations of time x features: half of the features are refused, half of the time not."""
+    weight = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(4, 12, 5, generator=torch.Generator().manual_seed(1))
+    model = zs.wrap(lambda x: x @ weight, lambda z: z @ torch.linalg.pinv(weight), prior=None)
+    assert model.encode(x).layout == zs.Layout(3, (12,))
+    assert model.layout_note == ""
+
+
+def test_a_model_of_one_length_is_read_as_channels_first_and_says_so():
+    weight = torch.randn(64, 48, generator=torch.Generator().manual_seed(0)) / 8
+    model = zs.wrap(
+        lambda x: (x @ weight).reshape(len(x), 16, 3), lambda z: z.flatten(1) @ weight.T, prior=None
+    )
+    assert model.encode(sines(4)[:, 0]).layout == zs.Layout(16, (3,))
+    assert "16 channels with 3 places" in model.layout_note
+    assert "layout='channels last'" in model.layout_note
+
+
+def test_asking_for_the_layout_leaves_the_model_as_it_is():
+    """Batch norm must not see the half observation, and its mode must not change."""
+    with torch.random.fork_rng():
+        encoder = nn.Sequential(nn.Conv1d(1, 3, 4, stride=4), nn.BatchNorm1d(3)).train()
+        decoder = nn.ConvTranspose1d(3, 1, 4, stride=4)
+    before = encoder[1].running_mean.clone()
+    model = zs.wrap(encoder, decoder, prior=None)
+    model.encode(sines(4))
+    assert encoder.training
+    assert torch.equal(encoder[1].running_mean, before)
+
+
+def test_latents_with_one_place_and_vectors_have_no_layout():
+    one = zs.wrap(
+        lambda x: x.mean((2, 3), keepdim=True), lambda z: z.expand(-1, -1, 16, 16), prior=None
+    )
+    assert one.encode(power_law(4, 16, 1.0)).layout is None
+    asked = zs.wrap(
+        lambda x: x.mean((2, 3), keepdim=True), lambda z: z, prior=None, layout=zs.Layout(1, (1, 1))
+    )
+    assert asked.encode(power_law(4, 16, 1.0)).layout is None
+    vector = zs.wrap(lambda x: x.flatten(1), lambda z: z.reshape(-1, 1, 16, 16), prior=None)
+    assert vector.encode(power_law(4, 16, 1.0)).layout is None
+    off = zs.wrap(lambda x: x.clone(), lambda z: z, prior=None, layout=None)
+    assert off.encode(power_law(4, 16, 1.0)).layout is None
+
+
+def test_a_layout_may_be_stated_for_flattened_maps():
+    layout = zs.Layout(1, (16, 16))
+    model = zs.wrap(
+        lambda x: x.flatten(1), lambda z: z.reshape(-1, 1, 16, 16), prior=None, layout=layout
+    )
+    assert model.encode(power_law(4, 16, 1.0)).layout == layout
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        (zs.Layout(2, (16, 16)), r"shape \(1, 16, 16\), and layout=2 x 16 x 16"),
+        ("square", "layout='square' is not known"),
+    ],
+)
+def test_layouts_that_contradict_the_model_are_refused(layout, message):
+    with pytest.raises(InterfaceError, match=message):
+        zs.wrap(
+            lambda x: x.clone(), lambda z: z, prior=None, layout=layout
+        ).encode(power_law(4, 16, 1.0))  # fmt: skip
+
+
+def test_an_axis_of_places_is_needed_where_one_was_asked_for():
+    model = zs.wrap(lambda x: x.flatten(1), lambda z: z, prior=None, layout="channels last")
+    with pytest.raises(InterfaceError, match=r"shape \(256,\), which have no axis of places"):
+        model.encode(power_law(4, 16, 1.0))
+
+
+def test_pictures_of_another_size_are_refused_with_both_sizes():
+    model = average_pooling()
+    model.encode(power_law(4, 16, 1.0))
+    with pytest.raises(InterfaceError, match=r"\(1, 4, 4\), earlier \(1, 8, 8\).*one size"):
+        model.encode(power_law(4, 8, 1.0))
+
+
+# record
+
+
+def test_a_recording_keeps_some_codes_and_the_summary_of_all(monkeypatch):
+    x = power_law(60, 16, 1.0)
+    whole = zs.record(average_pooling(), x)
+    assert len(whole) == whole.map_summary.pictures == 60
+    monkeypatch.setattr("zscope.recording.KEPT_BYTES", 20 * 64 * 4)
+    few = zs.record(average_pooling(), x)
+    assert (len(few), few.map_summary.pictures) == (20, 60)
+    assert torch.allclose(few.map_summary.means, whole.map_summary.means, atol=1e-12)
+    assert "20 of 60 encoded samples" in repr(few)
+    # Codes, rows and pictures of what was kept belong together.
+    again = average_pooling().encode(few.observations)
+    assert torch.equal(again.mean, few.codes)
+    assert torch.equal(x[few.rows], few.observations)
+
+
+def test_posteriors_take_twice_the_memory_of_codes(monkeypatch):
+    monkeypatch.setattr("zscope.recording.KEPT_BYTES", 20 * 256 * 4)
+    model = zs.wrap(lambda x: (x, torch.zeros_like(x)), lambda z: z, prior=None)
+    assert len(zs.record(model, power_law(60, 16, 1.0))) == 10
+
+
+def test_a_nan_is_refused_with_its_channel_and_place():
+    def encode(x):
+        maps = torch.cat([x, x], 1)
+        maps[x[:, 0, 0, 0] == x[:, 0, 0, 0].max(), 1, 3, 2] = math.nan
+        return maps
+
+    model = zs.wrap(encode, lambda z: z[:, :1], prior=None)
+    with pytest.raises(InterfaceError, match="1 of 20 observations.*in channel 1 at place 3, 2"):
+        zs.record(model, power_law(20, 16, 1.0))
+
+
+def test_arrays_may_have_the_axes_of_their_layout():
+    layout = zs.Layout(2, (4, 4))
+    maps = np.random.default_rng(0).normal(size=(20, 2, 4, 4))
+    flat = zs.Recording.from_arrays(maps.reshape(20, 32), layout=layout)
+    deep = zs.Recording.from_arrays(maps, variances=maps**2, layout=layout)
+    assert torch.equal(flat.codes, deep.codes)
+    assert deep.layout == layout
+    score = zs.assays.latent_statistics(deep, of="mean").score
+    assert score == pytest.approx(zs.assays.latent_statistics(flat).score)
+
+
+def test_every_assay_of_maps_runs_on_every_kind_of_maps():
+    names = [n for n, e in zs.assays.CATALOGUE.items() if e.group == "diffusion"]
+    assert len(names) == 7
+    for model, data in [
+        (identity(), power_law(20, 16, 1.0)),
+        (sound_pooling(), dataset(sines(20))),
+        (video_pooling(), dataset(moving_squares(20))),
+        (tokens(), sines(20)[:, 0]),
+    ]:
+        recording = zs.record(model, data)
+        for name in names:
+            result = zs.assays.CATALOGUE[name].load()(recording)
+            numbers = [m.value for m in result.measures()]
+            assert np.isfinite(numbers).all(), (name, numbers)
+            assert "nan" not in repr(result).lower().split(), name
