@@ -60,6 +60,13 @@ class Units:
             return self.layout.sums(values, self.unit)
         return sums(values, self._member.to(values.device))
 
+    def widened(self, times: int) -> "Units":
+        """The units of wider vectors, with `times` numbers for each latent."""
+        if times == 1:
+            return self
+        lists = [[times * j + k for j in members for k in range(times)] for members in self.lists]
+        return Units(lists, self.unit, [])
+
     @cached_property
     def _member(self) -> Tensor:
         return membership(self.lists, self.latents)

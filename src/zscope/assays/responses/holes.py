@@ -25,7 +25,7 @@ changes nothing. Permuting latents never does.
 
 Of latents that are maps, vectors are hybrids of channels (or of other `units`: `units="patch:4"`
 takes squares of places from different pictures): samples of the prior would be white maps, which
-nobody decodes; `base="prior"` asks for them. They are compared with the posterior means of pictures.
+nobody decodes; `base="prior"` asks for them. They are compared with posterior means of pictures.
 The displacement is the norm over all latents of the channels that count, in units of the standard
 deviation of each channel, and the limit is the 95 % quantile of fewer than 1,000 pictures. Channels
 depend on one another in most models, so that hybrids in holes are a note and no fault. Only the
@@ -125,7 +125,7 @@ class HoleScore(Scored):
 
     @property
     def chance(self) -> float:
-        """The share of posterior samples beyond the limit, by its definition 1 % (of few maps 5 %)."""
+        """The share of posterior samples beyond the limit: 1 % by definition, of few maps 5 %."""
         return float((self.reference > self.limit).double().mean())
 
     @property
