@@ -145,8 +145,13 @@ class Result:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python numbers, strings, lists and dicts, ready for JSON."""
-        values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        """Plain Python numbers, strings, lists and dicts, ready for JSON.
+
+        Without the latents of each channel or place, which may be thousands and follow from it.
+        """
+        left_out = {"groups"} if self.unit_names else set()
+        fields = [f.name for f in dataclasses.fields(self) if f.name not in left_out]
+        values = {name: plain(getattr(self, name)) for name in fields}
         units = {"unit": self.unit, "unit_names": list(self.unit_names)} if self.unit_names else {}
         return {"kind": type(self).__name__, **values, **units}
 

@@ -5,7 +5,8 @@
     hybrid      each variable of z is drawn independently from its recorded values
     uniform     each latent of z is uniform between the extremes of its recorded values
 
-A variable is a single latent, or one of `groups` (a partition of the latents). Hybrid
+A variable is a single latent, or one of `groups` (a partition of the latents); of latents that are
+maps, a channel, if their posterior or recording is given, which knows the layout. Hybrid
 samples have the marginals of the recorded codes but independent variables (Leeb et al.,
 "Structure by architecture", sec. 2.2). The paper stores 128 codes to draw from:
 `store=128`; by default all recorded codes are used.
@@ -88,7 +89,7 @@ def hybrid(
     """
     generator = fresh(generator)
     stored = recorded_codes(codes, "sampling.hybrid", generator)
-    lists = partition(groups, stored.shape[1], "sampling.hybrid")
+    lists = _variables(codes, groups, stored.shape[1])
     if store is not None:
         whole("sampling.hybrid", 1, store=store)
         stored = stored[_order(len(stored), generator)[:store].to(stored.device)]
@@ -162,6 +163,15 @@ def recorded_codes(
             "not scaled as in training?"
         )
     return tensor
+
+
+def _variables(codes: Any, groups: Groups | None, latents: int) -> list[list[int]]:
+    """The latents of each variable."""
+    posterior = codes.posterior if isinstance(codes, Recorded) else codes
+    layout = posterior.layout if isinstance(posterior, Posterior) else None
+    if groups is None and layout is not None:
+        return [list(range(*layout.ends(channel))) for channel in range(layout.channels)]
+    return partition(groups, latents, "sampling.hybrid")
 
 
 def _order(count: int, generator: Generator) -> Tensor:

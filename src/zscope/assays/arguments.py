@@ -37,7 +37,7 @@ from torch import Tensor
 from zscope.assays.engine import posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.parts import CHOSEN, PARTS, unmet
-from zscope.assays.units import count_units
+from zscope.assays.units import count_units, units_of
 from zscope.assays.views import check_pool, column_names, rows_text, view_of
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined, did_you_mean
@@ -107,12 +107,17 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
             values[option] = check_argument(function, option, value)
         if values.get("generator") is None:
             _as_recording(signature, entry, values)
-        given = (each for each in values.values() if isinstance(each, Recording))
-        of_maps = next((each for each in given if each.layout is not None), None)
-        _complete(signature, entry, values, seed, of_maps)
+        _complete(signature, entry, values, seed, _of_maps(values))
         return name_result(cast(Callable[..., R], function)(**values), entry.name)
 
     return cast(Assay[P, R], measure)
+
+
+def _of_maps(values: Mapping[str, Any]) -> Recording | None:
+    """The recording of maps among the arguments, also if only their posterior was given."""
+    given = [each for each in values.values() if isinstance(each, Recording | Posterior)]
+    maps = next((each for each in given if each.layout is not None), None)
+    return Recording(None, maps) if isinstance(maps, Posterior) else maps
 
 
 def _exact(value: Any) -> Any:
@@ -252,6 +257,7 @@ def _complete(
     if recording is not None:
         usual = map_defaults(entry, recording)
         values |= {name: usual[name] for name in usual if name in parameters and name not in values}
+        _refuse_many_units(entry, values, recording)
     if not limited:
         return
     sizes = {**options_of(signature), **values, **sizes_of(values, recording, entry)}
@@ -268,6 +274,22 @@ def _complete(
         values[entry.scales] = count
 
 
+def _refuse_many_units(entry: Entry, values: Mapping[str, Any], recording: Recording) -> None:
+    """Before the limit on passes, which would ask for fewer samples where units are the cause."""
+    if recording.layout is None or entry.map_kind != "units" or not entry.passes:
+        return
+    groups = values.get("groups")
+    rounds = int(values.get(entry.scales, 1))
+    units_of(
+        entry.attribute,
+        values.get("units", "auto"),
+        None if isinstance(groups, str) else groups,
+        recording.latents,
+        recording.layout,
+        rounds=rounds,
+    )
+
+
 def options_of(signature: inspect.Signature) -> dict[str, Any]:
     """The options of a function with their defaults."""
     return {
@@ -279,8 +301,10 @@ def options_of(signature: inspect.Signature) -> dict[str, Any]:
 
 def map_defaults(entry: Entry, recording: Recording) -> dict[str, Any]:
     """Defaults of an assay that differ for maps: fewer samples, which are whole pictures."""
-    if recording.layout is None or entry.map_kind not in ("units", "place"):
+    if recording.layout is None or entry.map_kind not in ("units", "place", "flat"):
         return {}
+    if entry.map_kind == "flat" and not entry.passes:
+        return dict(entry.map_options)
     return {entry.scales: base_count(recording), **entry.map_options}
 
 

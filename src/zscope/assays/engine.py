@@ -30,8 +30,8 @@ from zscope.types import Codes, as_tensor, at_least_single
 __all__ = [
     "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "check_finite",
     "check_size", "chunk_size", "decode", "decode_and_respond", "encode", "layer_sizes", "location",
-    "memory_budget", "posterior_of", "respond", "respond_posterior", "responses", "use_memory",
-    "used_latents",
+    "memory_budget", "points_of", "posterior_of", "respond", "respond_posterior", "responses",
+    "use_memory", "used_latents",
 ]  # fmt: skip
 
 Recorded = Recording | Posterior | Tensor | np.ndarray
@@ -110,8 +110,9 @@ def base_samples(recorded: Recorded, samples: int, who: str, generator: Generato
     of_maps = posterior.layout is not None
     least = 8 if of_maps else max(2, min(8, posterior.latents))
     if count < least:
+        what = "pictures" if of_maps else f"samples for {posterior.latents} latents"
         raise Undefined(
-            f"{who}: {count} samples for {posterior.latents} latents "
+            f"{who}: {count} {what} "
             f"({len(posterior)} recorded, samples={samples}); at least {least} are needed to "
             "estimate spreads and draw replacements. Record more observations: "
             "zs.record(autoencoder, data, samples=N)"
@@ -125,6 +126,14 @@ def base_samples(recorded: Recorded, samples: int, who: str, generator: Generato
     else:
         draws = draw_base_samples(posterior, generator)
     return recorded_codes(draws[:count], who)
+
+
+def points_of(recorded: Recorded, who: str) -> Posterior:
+    """What new vectors are made of: the posteriors; of maps only their means, as base samples."""
+    posterior = posterior_of(recorded, who)
+    if posterior.layout is None or posterior.deterministic:
+        return posterior
+    return Posterior(posterior.mean, layout=posterior.layout)
 
 
 def base_responses(autoencoder: Autoencoder, recorded: Recorded, base: Codes) -> Posterior:

@@ -25,7 +25,7 @@ from typing import Any
 
 __all__ = ["Entry", "read_entry"]
 
-SIZES = frozenset({"latents", "factors", "channels", "pictures"})
+SIZES = frozenset({"latents", "factors", "channels", "pictures", "min"})
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Entry:
         "place"     all of them, of which it varies the channels at one place of each picture
         "offsets"   a number for each channel, which is added at all its places
 
-    "place on request": only if it is named. `map_options` are defaults that differ for maps.
+    "place on request": only if it is named. `map_options` are defaults that differ for maps, and
+    `map_passes` is their cost where that differs; `latents` in it are the units.
     """
 
     question: str
@@ -75,6 +76,7 @@ class Entry:
     better: str = ""
     maps: str = ""
     map_options: Mapping[str, Any] = field(default_factory=dict)
+    map_passes: int | str = ""
     title: str = ""  # the name as people write it: "MIG"
     name: str = ""
     module: str = ""  # where the function is
@@ -110,9 +112,11 @@ class Entry:
 
     def cost(self, sizes: Mapping[str, Any]) -> int:
         """Passes for these sizes: latents, factors, samples and other options."""
-        if isinstance(self.passes, int):
-            return self.passes
-        return int(eval(_compile(self.passes), {"__builtins__": {}}, dict(sizes)))
+        of_maps = self.map_passes != "" and sizes.get("pictures", 0) > 0
+        passes = self.map_passes if of_maps else self.passes
+        if isinstance(passes, int):
+            return passes
+        return int(eval(_compile(passes), {"__builtins__": {"min": min}}, dict(sizes)))
 
     def used_assays(self, options: Mapping[str, Any] | None = None) -> list[str]:
         """The assays whose results are needed with these options."""
@@ -129,6 +133,8 @@ class Entry:
         if found := re.fullmatch(r"(.+) \+ \((\w+) == '(\w+)'\) \* \((.+)\)", passes):
             usual, option, value, more = found.groups()
             passes = f"{usual} (with {option}={value} another {more})"
+        if self.map_passes != "":
+            passes = f"{passes} (of maps {self.map_passes})"
         parts = [f"{passes} passes"]
         parts += [f"at most {self.most:,}"] if self.most else []
         parts += [f"and those of {name}" for name in self.used_assays()]

@@ -21,6 +21,11 @@ posterior samples, or of what is decoded from them. Spacings are taken from data
 alone: half way between two codes a decoder may decode nothing. See
 docs/decisions/0011-what-is-like-data.md.
 
+Of latents that are maps only decoded observations are compared, with the base pictures as those
+that are held out: among thousands of latents all distances between codes are nearly the same. 95 %
+of held-out pictures are the limit where there are fewer than 1,000. Spacings are mean distances
+from the 5 nearest, without steps between neighbours, which would be found by distances of codes.
+
 A code may be self-consistent, R(z) = z, and yet decode to something unlike any data: a model
 that decodes an empty picture to the code of an empty picture is consistent.
 """
@@ -32,13 +37,14 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from zscope.assays.engine import Recorded, decode, posterior_of
+from zscope.assays.pictures import base_pictures
 from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 from zscope.types import Codes
 
-__all__ = ["Likeness", "NearestRows", "likeness"]
+__all__ = ["Likeness", "NearestRows", "likeness", "likeness_of_maps"]
 
 NEIGHBOURS = 5
 REFERENCE = 1000
@@ -47,6 +53,12 @@ FAR = 0.99
 AROUND = 20
 STEP = 0.9
 COARSE = 1.5
+FAR_OF_FEW = 0.95
+MANY = 1000
+"""Held out, for which the 99 % quantile is that of more than a few."""
+PICTURE_BYTES = 64 * 2**20
+FEWEST_PICTURES = 64
+"""To compare with, however large they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +78,15 @@ class NearestRows:
 class Likeness:
     """Codes and observations of data, to compare others with."""
 
-    codes: NearestRows
+    codes: NearestRows | None  # None of maps
     observations: NearestRows | None  # None if only codes were recorded
     used: list[int]
     unit: Float[Tensor, " used"]
 
-    def code_distance(self, codes: Codes) -> Float[Tensor, " codes"]:
+    def code_distance(self, codes: Codes) -> Float[Tensor, " codes"] | None:
         """How far codes are from those of data, in units of their spacing."""
+        if self.codes is None:
+            return None
         return self.codes.distance(_scale(codes, self.used, self.unit))
 
     def data_distance(self, decoded: Tensor) -> Float[Tensor, " codes"] | None:
@@ -99,6 +113,32 @@ def likeness(
         )
         return shared
     return _likeness(autoencoder, recorded, used, unit, generator)
+
+
+def likeness_of_maps(
+    autoencoder: Autoencoder, recorded: Recorded, used: list[int], unit: Tensor
+) -> Likeness:
+    """What the recorded pictures say about others; nothing without pictures.
+
+    The base pictures are held out, or a fifth if there are few; up to 1,000 others of at most 64 MB
+    are compared with. They are decoded already.
+    """
+    if not isinstance(recorded, Recording) or recorded.dataset is None:
+        return Likeness(None, None, used, unit)
+
+    def find() -> NearestRows | None:
+        base = base_pictures(autoencoder, recorded, "hole_score")
+        held_out = min(len(base.rows), max(1, len(recorded) // 5))
+        size = base.observations[0].numel()
+        most = min(REFERENCE, max(FEWEST_PICTURES, PICTURE_BYTES // (4 * size)))
+        rows = recorded.picture_order[held_out : held_out + most]
+        if len(rows) < 2 or base.decoded[0].numel() != size:
+            return None
+        far = FAR if held_out >= MANY else FAR_OF_FEW
+        pictures = recorded.data.batch(rows.numpy())
+        return _nearest_rows(pictures, base.decoded[:held_out], None, far)
+
+    return Likeness(None, recorded.share("likeness of maps", find), used, unit)
 
 
 def _likeness(
@@ -170,7 +210,9 @@ class _Neighbours:
         return torch.cat([part.nanquantile(STEP, dim=1) for part in padded.split(256)])
 
 
-def _nearest_rows(rows: Tensor, held_out: Tensor, neighbours: _Neighbours) -> NearestRows:
+def _nearest_rows(
+    rows: Tensor, held_out: Tensor, neighbours: _Neighbours | None, share: float = FAR
+) -> NearestRows:
     rows = rows.detach().cpu().flatten(1)
     rows = rows if rows.dtype == torch.float64 else rows.float()
     count = min(NEIGHBOURS, len(rows) - 1)
@@ -181,15 +223,16 @@ def _nearest_rows(rows: Tensor, held_out: Tensor, neighbours: _Neighbours) -> Ne
             for part in rows.split(256)
         ]
     ).double()
-    steps = neighbours.steps(rows) / 2**0.5
-    if 2 * int((steps > COARSE * spacing).sum()) > len(rows):
-        spacing = torch.maximum(spacing, steps)
+    if neighbours is not None:
+        steps = neighbours.steps(rows) / 2**0.5
+        if 2 * int((steps > COARSE * spacing).sum()) > len(rows):
+            spacing = torch.maximum(spacing, steps)
     # Repeated observations have no distance from each other.
     spread = float((rows - rows.mean(0)).double().square().sum(1).mean().sqrt())
     least = max(0.05 * float(spacing.median()), 1e-6 * spread, torch.finfo(torch.float32).tiny)
     spacing = spacing.clamp_min(least)
     far = _distance(rows, spacing, held_out)
-    limit = float(torch.quantile(far, FAR)) if len(far) else 1.0
+    limit = float(torch.quantile(far, share)) if len(far) else 1.0
     return NearestRows(rows, spacing, max(1.0, limit))
 
 

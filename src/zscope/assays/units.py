@@ -13,9 +13,13 @@ changed on its own, if there are more than 512 of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
 
 from zscope.errors import ConfigError, Undefined
-from zscope.groups import Groups, partition
+from zscope.groups import Groups, membership, partition, sums
 from zscope.layout import Layout
 from zscope.results import R, name_units
 
@@ -33,16 +37,46 @@ class Units:
     lists: list[list[int]]
     unit: str  # "latent", "group", "channel", "place" or "patch:4"
     names: list[str]
+    layout: Layout | None = None  # if the latents are maps
 
     def __len__(self) -> int:
         return len(self.lists)
 
-    def enough(self, who: str, samples: int) -> None:
-        """Refuse to change units with fewer samples than there are units, or than 8."""
+    @property
+    def latents(self) -> int:
+        return len(self.number)
+
+    @cached_property
+    def number(self) -> Tensor:
+        """The unit that each latent belongs to."""
+        number = torch.empty(sum(map(len, self.lists)), dtype=torch.long)
+        for unit, members in enumerate(self.lists):
+            number[members] = unit
+        return number
+
+    def sums(self, values: Tensor) -> Tensor:
+        """The sum within each unit: samples x latents to samples x units."""
+        if self.layout is not None and self.names:
+            return self.layout.sums(values, self.unit)
+        return sums(values, self._member.to(values.device))
+
+    def widened(self, times: int) -> "Units":
+        """The units of wider vectors, with `times` numbers for each latent."""
+        if times == 1:
+            return self
+        lists = [[times * j + k for j in members for k in range(times)] for members in self.lists]
+        return Units(lists, self.unit, [])
+
+    @cached_property
+    def _member(self) -> Tensor:
+        return membership(self.lists, self.latents)
+
+    def enough(self, who: str, pictures: int) -> None:
+        """Refuse maps with fewer recorded pictures than there are units, or than 8."""
         least = max(8, len(self))
-        if self.unit != "latent" and samples < least:
+        if self.layout is not None and pictures < least:
             raise Undefined(
-                f"{who}: {samples} pictures for {len(self)} units ({self.unit}); at least {least} "
+                f"{who}: {pictures} pictures for {len(self)} units ({self.unit}); at least {least} "
                 "are needed. Record more: zs.record(autoencoder, data, samples=N)"
             )
 
@@ -68,7 +102,8 @@ def units_of(
         )
     chosen = units if groups is None else groups
     if not isinstance(chosen, str):
-        return Units(partition(chosen, latents, who), "latent" if layout is None else "group", [])
+        kind = "latent" if layout is None else "group"
+        return Units(partition(chosen, latents, who), kind, [], layout)
     if chosen == "auto":
         chosen = "latent" if layout is None else "channel"
     if chosen == "latent" and layout is None:
@@ -79,8 +114,11 @@ def units_of(
             "and places. Give a layout if they are maps: zs.wrap(encoder, decoder, "
             "layout=zs.Layout(channels, places)); of vectors use units='latent'."
         )
-    count = layout.count(chosen)
-    if count > MOST_UNITS and rounds:
+    try:
+        count = layout.count(chosen)
+    except ConfigError as error:
+        raise ConfigError(f"{who}: {error}") from None
+    if count > MOST_UNITS and rounds and chosen != "channel":
         noun = {"latent": "single latents", "place": "places"}.get(chosen, "patches")
         raise ConfigError(
             f"{who}: {count:,} {noun} would take {count * rounds:,} rounds. Use "
@@ -90,7 +128,7 @@ def units_of(
     order = number.argsort(stable=True).tolist()
     size = layout.latents // count
     lists = [order[start : start + size] for start in range(0, layout.latents, size)]
-    return Units(lists, chosen, layout.unit_names(chosen))
+    return Units(lists, chosen, layout.unit_names(chosen), layout)
 
 
 def count_units(units: object, groups: Groups | None, layout: Layout) -> int:

@@ -30,6 +30,10 @@ authors' script, which multiplies the row of a factor with n values by sqrt(n / 
 for two values, 1.05 for ten. (Their script also averages roots over groups; here squares are
 averaged in both flavours.)
 
+Of latents that are maps, columns are channels (or other `units`), whose response is the Euclidean
+norm over places, of posterior means, and `scaled` is the default: columns are divided by the
+change A_j that replacing the channel makes if all factors vary (see `response_matrix`).
+
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 6, 7, 13.
 """
 
@@ -43,7 +47,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import encode, respond
+from zscope.assays.engine import encode, points_of, respond
 from zscope.assays.entry import Entry
 from zscope.assays.parts import shared_result
 from zscope.assays.responses.matrix import Rule, response_matrix, squared_changes
@@ -54,9 +58,10 @@ from zscope.assays.responses.resampling import (
     resamples_of,
     tail,
 )
+from zscope.assays.units import Units, UnitsOption, units_of
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined
-from zscope.groups import Groups, partition
+from zscope.groups import Groups
 from zscope.randomness import fresh
 from zscope.recording import Recording
 from zscope.results import NOT_REQUESTED, Measure, Scored
@@ -133,6 +138,7 @@ def conditioned_response_matrix(
     posterior: Recording | Posterior | None = None,
     flavour: Flavour = "zscope",
     samples: int = 1024,
+    units: UnitsOption = "auto",
     groups: Groups | None = None,
     causal: Sequence[int] | None = None,
     threshold: float = 0.5,
@@ -147,7 +153,8 @@ def conditioned_response_matrix(
     discrete). If `posterior` is given, the data are not encoded again. About `samples`
     observations are used for each factor. Unless given, the causal latents are those of a
     response matrix of the same data (`threshold` and `rule` as there). `resamples` > 0 adds
-    intervals, over groups of observations, or over observations where groups are few.
+    intervals, over groups of observations, or over observations where groups are few. `units`
+    are the columns: single latents or, of maps, channels; `groups` is another name for a partition.
     """
     who = "conditioned_response_matrix"
     whole(who, 2, samples=samples)
@@ -176,21 +183,26 @@ def conditioned_response_matrix(
     else:
         posterior = posterior[torch.from_numpy(rows).to(posterior.mean.device)]
     position = {int(row): index for index, row in enumerate(rows)}
-    lists = partition(groups, posterior.latents, who)
+    layout = posterior.layout
+    chosen = units_of(who, units, groups, posterior.latents, layout, rounds=samples)
+    chosen.enough(who, len(values))
+    posterior = points_of(posterior, who)
     subset_posterior = posterior[[position[int(row)] for row in subset]]
-    if recording is not None and (groups, threshold, rule) == (None, 0.5, None):
+    usual = isinstance(units, str) and units == "auto" and groups is None
+    if recording is not None and usual and (threshold, rule) == (0.5, None):
         overall = shared_result(response_matrix, recording)
     else:
         overall = response_matrix(
             autoencoder,
             subset_posterior,
             samples=samples,
-            groups=lists,
+            units=units,
+            groups=groups,
             threshold=threshold,
             rule=rule,
             generator=separate,
         )
-    used = _causal_latents(overall.causal if causal is None else causal, len(lists), who)
+    used = _causal_latents(overall.causal if causal is None else causal, len(chosen), who)
     codes = [
         pairs.draw(posterior[[position[int(row)] for row in pairs.rows]], generator)
         for pairs in pairings
@@ -198,21 +210,11 @@ def conditioned_response_matrix(
     unrelated_codes = [
         posterior[[position[int(row)] for row in others]].sample(generator) for others in unrelated
     ]
-    matrices, unconditioned = [], []
-    for pairs, (base, donors), others in zip(pairings, codes, unrelated_codes, strict=True):
-        # Resampled after all codes have been drawn: intervals do not change the scores.
-        weights = pairs.weights(resamples, generator)
-        before = respond(autoencoder, base)
-        squares, _ = squared_changes(autoencoder, base, before, donors, lists, weights)
-        matrices.append(squares.diagonal(dim1=1, dim2=2).sqrt())
-        # The chance level: the same without conditioning, for pairs that differ in everything.
-        equal = torch.full((1, len(others)), 1 / len(others), dtype=torch.float64)
-        before = respond(autoencoder, others)
-        squares, _ = squared_changes(autoencoder, others, before, others.roll(1, 0), lists, equal)
-        unconditioned.append(squares.diagonal(dim1=1, dim2=2).sqrt()[0])
-    draws = torch.stack(matrices, dim=1)  # resamples x factors x latents
-    chance_matrix = torch.stack(unconditioned)
-    scaled = autoencoder.prior is None if scaled is None else scaled
+    draws, chance_matrix = _measure(
+        autoencoder, pairings, codes, unrelated_codes, chosen, resamples, generator
+    )
+    if scaled is None:
+        scaled = autoencoder.prior is None or layout is not None
     if scaled:
         unit = 2**0.5 * overall.scale
         silent = overall.relative.diagonal() == 0
@@ -224,7 +226,7 @@ def conditioned_response_matrix(
     scores = [_scores(matrix[:, used], who) for matrix in draws]
     both = interval(torch.tensor(scores, dtype=torch.float64), min(p.tail for p in pairings))
     entries = [interval(draws[:, k], pairs.tail) for k, pairs in enumerate(pairings)]
-    return ConditionedResponseMatrix(
+    result = ConditionedResponseMatrix(
         matrix=draws[0],
         disentanglement=scores[0][0],
         completeness=scores[0][1],
@@ -232,7 +234,7 @@ def conditioned_response_matrix(
         flavour=flavour,
         scaled=scaled,
         scale=overall.scale,
-        groups=lists,
+        groups=chosen.lists,
         samples=[len(pairs.rows) for pairs in pairings],
         unusable=[pairs.unusable for pairs in pairings],
         factor_names=names,
@@ -241,6 +243,33 @@ def conditioned_response_matrix(
         disentanglement_interval=None if both is None else (float(both[0, 0]), float(both[1, 0])),
         completeness_interval=None if both is None else (float(both[0, 1]), float(both[1, 1])),
     )
+    return chosen.name(result)
+
+
+def _measure(
+    autoencoder: Autoencoder,
+    pairings: list["FactorPairs"],
+    codes: list[tuple[Tensor, Tensor]],
+    unrelated: list[Tensor],
+    units: Units,
+    resamples: int,
+    generator: Generator,
+) -> tuple[Float[Tensor, "resamples factors units"], Float[Tensor, "factors units"]]:
+    """M* under each weighting, and the same without conditioning."""
+
+    def diagonal(base: Tensor, donors: Tensor, weights: Tensor) -> Tensor:
+        before = respond(autoencoder, base)
+        changes = squared_changes(autoencoder, base, before, donors, units, weights)
+        return changes.squares.diagonal(dim1=1, dim2=2).sqrt()
+
+    matrices, unconditioned = [], []
+    for pairs, (base, donors), others in zip(pairings, codes, unrelated, strict=True):
+        # Resampled after all codes have been drawn: intervals do not change the scores.
+        matrices.append(diagonal(base, donors, pairs.weights(resamples, generator)))
+        # The chance level: the same without conditioning, for pairs that differ in everything.
+        equal = torch.full((1, len(others)), 1 / len(others), dtype=torch.float64)
+        unconditioned.append(diagonal(others, others.roll(1, 0), equal)[0])
+    return torch.stack(matrices, dim=1), torch.stack(unconditioned)
 
 
 class FactorPairs:
@@ -415,4 +444,6 @@ ENTRY = Entry(
     most=22_000,
     fewest=4,  # the chance level and the intervals tell how uncertain that is
     uses=("response-matrix",),
+    maps="units",
+    map_options={"samples": 32},
 )

@@ -27,6 +27,13 @@ group of latents and |.| the Euclidean norm over it.
 N is drawn from the prior, or from hybrids of the codes if there is none; SCN is computed for
 every distribution that the model has: prior, posterior, hybrid and uniform.
 
+Of latents that are maps, units are channels: an intervention sets a channel to its map in another
+picture, |.| is the norm over places, and N are hybrids of channels of posterior means, unless
+`base` asks for others. SCN is computed for pictures and for hybrids, and for the prior or a box
+only if they are the base: their samples are white maps, which nobody decodes. Of more than 16
+channels the 16 of largest variance are intervened on (`intervened`, the rows of the matrices), and
+all are observed.
+
 "On the interventional consistency of autoencoders", ICLR 2021 submission: sec. 2.1, eq. 5
 and the scores after it; table 2 for the distributions of self-consistency.
 """
@@ -40,14 +47,15 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import Recorded, posterior_of, respond, used_latents
+from zscope.assays.engine import Recorded, points_of, respond, used_latents
 from zscope.assays.entry import Entry
 from zscope.assays.responses.interventions import MOST_UNITS, Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.assays.responses.resampling import resamples_of, tail
+from zscope.assays.units import Units, UnitsOption, units_of
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
-from zscope.groups import Groups, membership, partition
+from zscope.groups import Groups
 from zscope.randomness import fresh
 from zscope.results import NOT_REQUESTED, Measure, Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
@@ -61,7 +69,11 @@ __all__ = ["Consistency", "interventional_consistency", "self_consistency"]
 
 Base = Literal["prior", "posterior", "hybrid", "uniform"]
 Interval = tuple[float, float]
+WHITE_MAPS = ("prior", "uniform")
+"""Distributions whose samples of maps have independent places."""
 UNRESPONSIVE = 0.9
+MOST_CHANGED = 16
+"""Of the units of maps; the others are only observed."""
 OF_THESE_CODES = (
     "The interval of self-consistency (uniform) is for the box of these codes, whose ends are the "
     "most extreme of them: over other codes it covers about 90 %."
@@ -87,6 +99,12 @@ class Consistency(Scored):
     samples: int
     chance: dict[str, float]  # of `means`, if responses belonged to other codes
     intervals: dict[str, Interval]  # of `means`; empty without resamples
+    intervened: list[int] | None = None  # the units of the rows; None: all of them
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without the units of the rows, if these are all."""
+        left_out = ("intervened",) if self.intervened is None else ()
+        return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     @property
     def flags(self) -> list[str]:
@@ -116,6 +134,8 @@ class Consistency(Scored):
         lines = [("collapsed", listed(self.collapsed))]
         if not self.means:
             lines.append(("means", "undefined: fewer than two units respond"))
+        if self.intervened is not None:
+            lines.append(("intervened on", listed(self.intervened)))
         return lines
 
     def by_unit(self, name: str = "self-consistency (posterior)") -> Float[Tensor, " units"]:
@@ -126,8 +146,12 @@ class Consistency(Scored):
         """
         units = len(self.groups)
         if name == "invariance":
-            others = self.invariance.sum(0) - self.invariance.diagonal()
-            return others / max(1, units - 1)
+            own = torch.zeros_like(self.invariance[0])
+            times = torch.full_like(own, float(len(self.invariance)))
+            rows = list(range(units)) if self.intervened is None else self.intervened
+            own[rows] = self.invariance[list(range(len(rows))), rows]
+            times[rows] -= 1
+            return (self.invariance.sum(0) - own) / times.clamp_min(1)
         if name == "equivariance":
             return self.equivariance.mean(0)
         distribution = name.removeprefix("self-consistency (").removesuffix(")")
@@ -145,14 +169,16 @@ class Consistency(Scored):
         from zscope.plots import heatmap
 
         alive = [unit for unit in range(len(self.groups)) if unit not in self.collapsed]
+        noun = self.unit.partition(":")[0] if self.unit_names else "unit"
         return heatmap(
             getattr(self, which),
-            x="observed unit",
-            y="intervened unit",
+            rows=self.intervened,
+            x=f"observed {noun}",
+            y=f"intervened {noun}",
             label=which,
             diverging=False,  # below 0 is as bad as 0; 1 is ideal
             limit=1,
-            marks=alive if self.collapsed else None,
+            marks=alive if self.collapsed and self.intervened is None else None,
             marked="not collapsed",
             ax=ax,
         )
@@ -166,6 +192,7 @@ def interventional_consistency(
     interventions: int = 16,
     samples: int = 128,
     base: Base | None = None,
+    units: UnitsOption = "auto",
     groups: Groups | None = None,
     flavour: Flavour = "scale-free",
     levels: int = 1,
@@ -176,9 +203,10 @@ def interventional_consistency(
 
     Each unit is set to `interventions` values, on `samples` latent vectors. `codes` are recorded
     codes or a `Posterior`. `base` is the distribution of N: by default the prior if there is
-    one, else hybrids. `levels` > 1 applies the response repeatedly and compares the result
-    with the start. `resamples` > 0 adds intervals of the means, over resampled latent vectors
-    and values (both at once: Owen, Ann. Appl. Stat. 1(2), 2007).
+    one, else hybrids, and of maps hybrids. `units` are single latents or, of maps, channels;
+    `groups` is another name for a partition. `levels` > 1 applies the response repeatedly and
+    compares the result with the start. `resamples` > 0 adds intervals of the means, over resampled
+    latent vectors and values (both at once: Owen, Ann. Appl. Stat. 1(2), 2007).
     """
     who = "interventional_consistency"
     generator = fresh(generator)
@@ -191,66 +219,99 @@ def interventional_consistency(
             f"{who}: interventions={interventions}, samples={samples}, levels={levels}; at least "
             "1 intervention, 2 samples and 1 level are needed."
         )
-    recorded = recorded_codes(posterior_of(codes, who), who, generator)
+    points = points_of(codes, who)
+    recorded, of_maps = recorded_codes(points, who, generator), points.layout is not None
     if autoencoder.latents != recorded.shape[1]:
         raise InterfaceError(
             f"{who}: codes of {recorded.shape[1]} latents were given, but {autoencoder.title} has "
             f"{autoencoder.latents}. Are they codes of this model?"
         )
-    used = set(used_latents(autoencoder, codes, who))
-    lists = partition(groups, recorded.shape[1], who)
-    if len(recorded) < max(2, recorded.shape[1]):
+    chosen = units_of(who, units, groups, recorded.shape[1], points.layout, rounds=samples)
+    chosen.enough(who, len(recorded))
+    if not of_maps and len(recorded) < max(2, recorded.shape[1]):
         raise Undefined(
             f"{who}: {len(recorded)} codes for {recorded.shape[1]} latents; fewer codes than "
             "latents cannot represent the aggregate posterior. Record more observations."
         )
-    base = base or ("hybrid" if autoencoder.prior is None else "prior")
-    noises = draw(base, autoencoder, recorded, samples, lists, generator)
+    unused = _unused(chosen, used_latents(autoencoder, codes, who))
+    changed = _changed(chosen, recorded)
+    if base is None:
+        base = "hybrid" if autoencoder.prior is None or of_maps else "prior"
+    noises = draw(base, autoencoder, recorded, samples, chosen.lists, generator)
     before = respond(autoencoder, noises)
     # All units take their values from the same recorded codes: their order does not matter.
     rows = torch.randint(
         len(recorded), (interventions,), generator=generator, device=generator.device
     )
     values = recorded[rows.to(recorded.device)].to(noises)
-    errors = Errors(autoencoder, noises, before, values, lists, flavour)
+    errors = Errors(autoencoder, noises, before, values, chosen, changed, flavour)
     invariance, equivariance = 1 - errors.invariance, 1 - errors.equivariance
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
-    unused = torch.tensor([used.isdisjoint(group) for group in lists])
-    responsive = ~silent & (invariance.diagonal() <= UNRESPONSIVE)
+    responsive = ~silent
+    responsive[changed] &= invariance[list(range(len(changed))), changed] <= UNRESPONSIVE
     collapsed = (unused | ~responsive.cpu()).nonzero().flatten().tolist()
     distributions: list[Base] = ["prior", "posterior", "hybrid", "uniform"]
     drifts: dict[str, _Drift] = {}
     for name in distributions:
         if name == base:  # its responses have been computed already
-            drifts[name] = _Drift(autoencoder, noises, before, lists, levels)
-        elif name != "prior" or autoencoder.prior is not None:
-            vectors = draw(name, autoencoder, recorded, samples, lists, generator)
-            drifts[name] = _Drift(autoencoder, vectors, None, lists, levels)
+            drifts[name] = _Drift(autoencoder, noises, before, chosen, levels)
+        elif (name != "prior" or autoencoder.prior is not None) and not (
+            of_maps and name in WHITE_MAPS
+        ):
+            vectors = draw(name, autoencoder, recorded, samples, chosen.lists, generator)
+            drifts[name] = _Drift(autoencoder, vectors, None, chosen, levels)
     scores = {name: drift.scores for name, drift in drifts.items()}
-    units = list(range(len(lists)))
-    alive = [unit for unit in units if unit not in collapsed]
+    # Those that were changed first, so that a row and its own column have the same index.
+    every = [*changed, *(unit for unit in range(len(chosen)) if unit not in set(changed))]
+    alive = [unit for unit in every if unit not in collapsed]
     unrelated = {name: drift.unrelated for name, drift in drifts.items()}
+
+    def means(moved: Matrix, strayed: Matrix, drift: dict[str, Tensor], units: list[int]) -> Any:
+        return _means(moved, strayed, drift, units, changed)
+
     intervals: dict[str, Interval] = {}
     if resamples:
-        draws = [_means(*both, {}, alive) for both in errors.resample(resamples, generator)]
+        draws = [means(*both, {}, alive) for both in errors.resample(resamples, generator)]
         intervals = _intervals(draws, min(errors.blocks, interventions)) | {
             f"self-consistency ({name})": drift.interval(alive) for name, drift in drifts.items()
         }
-    return Consistency(
+    result = Consistency(
         invariance=invariance,
         equivariance=equivariance,
         self_consistency=scores,
         collapsed=collapsed,
-        means=_means(invariance, equivariance, scores, alive),
-        means_with_collapsed=_means(invariance, equivariance, scores, units),
+        means=means(invariance, equivariance, scores, alive),
+        means_with_collapsed=means(invariance, equivariance, scores, every),
         base=base,
         flavour=flavour,
-        groups=lists,
+        groups=chosen.lists,
         interventions=interventions,
         samples=samples,
-        chance=_means(1 - errors.unrelated[0], 1 - errors.unrelated[1], unrelated, alive),
+        chance=means(1 - errors.unrelated[0], 1 - errors.unrelated[1], unrelated, alive),
         intervals=intervals if len(alive) > 1 else {},
+        intervened=None if len(changed) == len(chosen) else changed,
     )
+    return chosen.name(result)
+
+
+def _unused(units: Units, used: list[int]) -> Tensor:
+    """Which units have no latent, or none of a channel, that is in use."""
+    if units.layout is None:
+        return torch.tensor([set(used).isdisjoint(group) for group in units.lists])
+    in_use = torch.zeros(units.layout.channels, dtype=torch.bool)
+    in_use[used] = True
+    every = in_use.repeat_interleave(units.layout.positions)
+    return units.sums(every[None].double())[0] == 0
+
+
+def _changed(units: Units, codes: Codes) -> list[int]:
+    """The units that are intervened on: of many units of maps those of largest variance."""
+    if units.layout is None or len(units) <= MOST_CHANGED:
+        return list(range(len(units)))
+    variance = units.sums(codes.var(0, correction=0).double().cpu()[None])[0]
+    size = torch.tensor([len(members) for members in units.lists], dtype=torch.float64)
+    order = (variance / size).argsort(descending=True, stable=True)
+    return order[:MOST_CHANGED].sort().values.tolist()
 
 
 def self_consistency(
@@ -266,8 +327,8 @@ def self_consistency(
     All levels are in units of the standard deviation of the first responses (`first`, if they
     are known).
     """
-    lists = partition(groups, noises.shape[1], "self_consistency")
-    return _Drift(autoencoder, noises, first, lists, levels).scores
+    units = units_of("self_consistency", "auto", groups, noises.shape[1], None)
+    return _Drift(autoencoder, noises, first, units, levels).scores
 
 
 class _Drift:
@@ -278,18 +339,17 @@ class _Drift:
         autoencoder: Autoencoder,
         noises: Codes,
         first: Codes | None,
-        groups: list[list[int]],
+        units: Units,
         levels: int,
     ) -> None:
-        member = membership(groups, noises.shape[1])
         response = respond(autoencoder, noises) if first is None else first
-        self.spread, scores = spread_of(response, member), []
+        self.spread, scores = spread_of(response, units), []
         for level in range(levels):
             response = response if level == 0 else respond(autoencoder, response)
-            self.distance = norms(response - noises, member)
+            self.distance = norms(response - noises, units)
             scores.append(self._score(self.distance.mean(0)))
         self.scores = torch.stack(scores)
-        others = norms(response.roll(1, 0) - noises, member).mean(0)
+        others = norms(response.roll(1, 0) - noises, units).mean(0)
         self.unrelated = self._score(others)[None]
 
     def _score(self, distance: Tensor) -> Tensor:
@@ -327,15 +387,21 @@ def draw(
 
 
 def _means(
-    invariance: Matrix, equivariance: Matrix, scores: dict[str, Tensor], units: list[int]
+    invariance: Matrix,
+    equivariance: Matrix,
+    scores: dict[str, Tensor],
+    units: list[int],
+    changed: list[int],
 ) -> dict[str, float]:
-    if len(units) < 2:
+    """Means over these units, of which those that were `changed`, the rows, come first."""
+    rows = [row for row, unit in enumerate(changed) if unit in units]
+    if len(units) < 2 or not rows:
         return {}
-    inside = invariance[units][:, units]
-    between = (inside.sum() - inside.trace()) / (len(units) * (len(units) - 1))
+    inside = invariance[rows][:, units]
+    between = (inside.sum() - inside.trace()) / (len(rows) * (len(units) - 1))
     means = {
         "invariance": float(between),
-        "equivariance": float(equivariance[units][:, units].mean()),
+        "equivariance": float(equivariance[rows][:, units].mean()),
     }
     for name, levels in scores.items():
         means[f"self-consistency ({name})"] = float(levels[-1, units].mean())
@@ -358,4 +424,7 @@ ENTRY = Entry(
     passes="interventions * samples * latents + 4 * samples",
     most=10_000,
     fewest=2,  # each is changed in every latent, many times
+    maps="units",
+    map_options={"interventions": 4, "samples": 32},
+    map_passes="interventions * samples * min(latents, 16) + 2 * samples",
 )

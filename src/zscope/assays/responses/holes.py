@@ -23,12 +23,20 @@ score as it is. For a model without a prior
 every latent is measured in units of its standard deviation, so that rescaling latents
 changes nothing. Permuting latents never does.
 
+Of latents that are maps, vectors are hybrids of channels (or of other `units`: `units="patch:4"`
+takes squares of places from different pictures): samples of the prior would be white maps, which
+nobody decodes; `base="prior"` asks for them. They are compared with posterior means of pictures.
+The displacement is the norm over all latents of the channels that count, in units of the standard
+deviation of each channel, and the limit is the 95 % quantile of fewer than 1,000 pictures. Channels
+depend on one another in most models, so that hybrids in holes are a note and no fault. Only the
+decoded observations are compared with data (`zscope.assays.likeness`).
+
 Beyond the papers; after Leeb et al., "Interventional assays for the latent space of
 autoencoders", eq. 4, where R(z) - z points from z to the manifold.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,16 +51,22 @@ from zscope.assays.engine import (
     chunk_size,
     decode,
     decode_and_respond,
+    points_of,
     posterior_of,
     used_latents,
 )
 from zscope.assays.entry import Entry
-from zscope.assays.likeness import Likeness, likeness
+from zscope.assays.likeness import MANY, Likeness, likeness, likeness_of_maps
+from zscope.assays.pictures import channel_scales, summary_of
 from zscope.assays.shares import wilson
+from zscope.assays.units import UnitsOption, units_of
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
+from zscope.groups import Groups
+from zscope.layout import Layout
 from zscope.randomness import fresh
-from zscope.results import Scored, listed
+from zscope.recording import Recording
+from zscope.results import Scored, listed, name_units
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
@@ -60,6 +74,8 @@ from zscope.types import Codes
 
 __all__ = ["HoleReference", "HoleScore", "hole_reference", "hole_score", "holes"]
 
+QUANTILE = 0.99
+QUANTILE_OF_FEW = 0.95
 RESPONSIVE = 0.1  # least spread of the responses, in units of that of the samples
 
 
@@ -75,19 +91,32 @@ class HoleScore(Scored):
     reference: Float[Tensor, " samples"]  # displacements of posterior samples, ascending
     limit: float  # a larger displacement is a hole
     ignored: list[int]  # latents that do not count
-    source: str  # "given", "prior" or "hybrid"
-    code_distance: Float[Tensor, " vectors"]  # from codes of data, in units of their spacing
-    code_limit: float  # larger is unlike data: at least 1
+    source: str  # "given", "prior" or "hybrid"; of maps also "channel hybrid"
+    code_distance: Float[Tensor, " vectors"] | None  # from codes of data, in units of their spacing
+    code_limit: float | None  # larger is unlike data: at least 1; None of maps
     data_distance: Float[Tensor, " vectors"] | None  # decoded, from data; None without data
     data_limit: float | None
 
     @property
     def unlike_data(self) -> list[int]:
         """The vectors far from codes of data, or decoded to something far from data."""
-        far = self.code_distance > self.code_limit
-        if self.data_distance is not None and self.data_limit is not None:
-            far = far | (self.data_distance > self.data_limit)
+        far = torch.zeros(self.samples, dtype=torch.bool)
+        for marked in self._far.values():
+            far = far | marked
         return far.nonzero().flatten().tolist()
+
+    @property
+    def _far(self) -> dict[str, Tensor]:
+        """The vectors that are far, by what they are far from, as far as it is known."""
+        pairs = {
+            "far from codes of data": (self.code_distance, self.code_limit),
+            "decoded, far from data": (self.data_distance, self.data_limit),
+        }
+        return {
+            name: distance > limit
+            for name, (distance, limit) in pairs.items()
+            if distance is not None and limit is not None
+        }
 
     @property
     def samples(self) -> int:
@@ -96,7 +125,7 @@ class HoleScore(Scored):
 
     @property
     def chance(self) -> float:
-        """The share of posterior samples beyond the limit: 1 % by its definition."""
+        """The share of posterior samples beyond the limit: 1 % by definition, of few maps 5 %."""
         return float((self.reference > self.limit).double().mean())
 
     @property
@@ -126,12 +155,15 @@ class HoleScore(Scored):
 
     def _unlike_summary(self) -> list[tuple[str, str]]:
         """What is unlike data, of which at most about 1 % is expected."""
-        rows = [("far from codes of data", self.code_distance > self.code_limit)]
-        if self.data_distance is not None and self.data_limit is not None:
-            rows.append(("decoded, far from data", self.data_distance > self.data_limit))
+        far_from = self._far
+        if not far_from:
+            return []
         self_consistent = len(set(self.unlike_data) - set(self.holes)) / self.samples
         return [
-            *((name, f"{100 * float(far.double().mean()):.1f} %") for name, far in rows),
+            *(
+                (name, f"{100 * float(far.double().mean()):.1f} %")
+                for name, far in far_from.items()
+            ),
             ("self-consistent, unlike data", f"{100 * self_consistent:.1f} %"),
         ]
 
@@ -151,10 +183,16 @@ class HoleReference:
     reference: Float[Tensor, " samples"]  # displacements, ascending
     limit: float
     floor: float  # smaller displacements are rounding errors: an exact autoencoder has no holes
-    used: list[int]
+    used: list[int]  # latents or, of maps, channels
     ignored: list[int]
     unit: Float[Tensor, " used"]
     likeness: Likeness
+    layout: Layout | None = None
+
+    @property
+    def latents(self) -> int:
+        columns = len(self.used) + len(self.ignored)
+        return columns if self.layout is None else self.layout.latents
 
     def score(
         self,
@@ -166,10 +204,10 @@ class HoleReference:
     ) -> HoleScore:
         """Compare codes with data; `answers` are their responses and `decoded` their
         observations, if already known."""
-        if codes.shape[1] != len(self.used) + len(self.ignored):
+        if codes.shape[1] != self.latents:
             raise Undefined(
                 f"hole_score: codes with {codes.shape[1]} latents against posterior samples with "
-                f"{len(self.used) + len(self.ignored)}. Do both come from this model?"
+                f"{self.latents}. Do both come from this model?"
             )
         if answers is None:
             answers, data_distance = self._respond(codes)
@@ -178,11 +216,12 @@ class HoleReference:
                 decoded = decode(self.autoencoder, codes)
             data_distance = None if decoded is None else self.likeness.data_distance(decoded)
         observations = self.likeness.observations
-        displacement = _distance(answers - codes, self.used, self.unit)
+        displacement = _distance(answers - codes, self.used, self.unit, self.layout)
         below = torch.searchsorted(self.reference, displacement, side="left")
         limit = max(self.limit, self.floor)
         in_hole = displacement > limit
-        return HoleScore(
+        known = self.likeness.codes
+        result = HoleScore(
             score=float(in_hole.double().mean()),
             displacement=displacement,
             ratio=displacement / max(float(self.reference.median()), self.floor),
@@ -193,10 +232,13 @@ class HoleReference:
             ignored=self.ignored,
             source=source,
             code_distance=self.likeness.code_distance(codes),
-            code_limit=self.likeness.codes.limit,
+            code_limit=None if known is None else known.limit,
             data_distance=data_distance,
             data_limit=None if observations is None else observations.limit,
         )
+        if self.layout is None:
+            return result
+        return name_units(result, "channel", self.layout.unit_names())
 
     def _respond(self, codes: Codes) -> tuple[Codes, Tensor | None]:
         """The responses, and how far the decoded observations are from data, in one pass."""
@@ -215,30 +257,26 @@ def hole_reference(
     posterior: Recorded,
     *,
     samples: int = 2048,
-    quantile: float = 0.99,
+    quantile: float | None = None,
     generator: Generator | None = None,
 ) -> HoleReference:
     """Displacements of `samples` posterior samples, computed once to compare many vectors with."""
-    if not 0 < quantile < 1:
+    if quantile is not None and not 0 < quantile < 1:
         raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
     generator = fresh(generator)
+    layout = posterior_of(posterior, "hole_score").layout
+    if layout is not None:
+        return _reference_of_maps(autoencoder, posterior, layout, samples, quantile, generator)
     base = base_samples(posterior, samples, "hole_score", generator)
     responses = base_responses(autoencoder, posterior, base).mean
     spread, response_spread = base.double().std(0).cpu(), responses.double().std(0).cpu()
-    responsive = response_spread > RESPONSIVE * spread
-    used = [j for j in used_latents(autoencoder, posterior, "hole_score") if responsive[j]]
-    if not used:
-        raise Undefined(
-            f"hole_score: none of the {base.shape[1]} latents is in use and survives decoding and "
-            "encoding, so no vector is nearer to the data than another. Has the posterior "
-            "collapsed? See: zscope assay RUN response-matrix"
-        )
+    used = _used(autoencoder, posterior, spread, response_spread, "latents")
     unit = spread[used] if autoencoder.prior is None else torch.ones(len(used)).double()
     reference = _distance(responses - base, used, unit).sort().values
     return HoleReference(
         autoencoder=autoencoder,
         reference=reference,
-        limit=float(torch.quantile(reference, quantile)),
+        limit=float(torch.quantile(reference, quantile or QUANTILE)),
         floor=1e-5 * float((spread[used] / unit).norm()),
         used=used,
         ignored=sorted(set(range(base.shape[1])) - set(used)),
@@ -247,13 +285,64 @@ def hole_reference(
     )
 
 
+def _reference_of_maps(
+    autoencoder: Autoencoder,
+    maps: Recorded,
+    layout: Layout,
+    samples: int,
+    quantile: float | None,
+    generator: Generator,
+) -> HoleReference:
+    """The same of pictures, by channels."""
+    who = "hole_score"
+    base = base_samples(maps, samples, who, generator)
+    known = maps if isinstance(maps, Recording) else posterior_of(maps, who)
+    sigma = channel_scales(summary_of(known, who))[1]
+    # First, because it decodes and encodes the base pictures, and responses are then known.
+    alike = likeness_of_maps(autoencoder, maps, [], sigma[:0])
+    responses = base_responses(autoencoder, maps, base).mean
+    spread, response_spread = (
+        layout.sums(each.double().var(0, correction=0)[None])[0].sqrt().cpu()
+        for each in (base, responses)
+    )
+    used = _used(autoencoder, maps, spread, response_spread, "channels")
+    reference = _distance(responses - base, used, sigma[used], layout).sort().values
+    usual = QUANTILE if len(base) >= MANY else QUANTILE_OF_FEW
+    return HoleReference(
+        autoencoder=autoencoder,
+        reference=reference,
+        limit=float(torch.quantile(reference, quantile or usual)),
+        floor=1e-5 * float((spread[used] / sigma[used]).norm()),
+        used=used,
+        ignored=sorted(set(range(layout.channels)) - set(used)),
+        unit=sigma[used],
+        likeness=alike,
+        layout=layout,
+    )
+
+
+def _used(
+    autoencoder: Autoencoder, recorded: Recorded, spread: Tensor, response: Tensor, noun: str
+) -> list[int]:
+    """The latents, or channels, in use whose responses vary; at least one."""
+    responsive = response > RESPONSIVE * spread
+    used = [j for j in used_latents(autoencoder, recorded, "hole_score") if responsive[j]]
+    if not used:
+        raise Undefined(
+            f"hole_score: none of the {len(spread)} {noun} is in use and survives decoding and "
+            "encoding, so no vector is nearer to the data than another. Has the posterior "
+            "collapsed? See: zscope assay RUN response-matrix"
+        )
+    return used
+
+
 def hole_score(
     autoencoder: Autoencoder,
     codes: Tensor | np.ndarray,
     posterior: Recorded,
     *,
     samples: int = 2048,
-    quantile: float = 0.99,
+    quantile: float | None = None,
     generator: Generator | None = None,
     source: str = "given",
 ) -> HoleScore:
@@ -275,16 +364,33 @@ def holes(
     posterior: Recorded,
     *,
     samples: int = 2048,
-    quantile: float = 0.99,
+    quantile: float | None = None,
+    base: Literal["prior", "hybrid"] | None = None,
+    units: UnitsOption = "auto",
+    groups: Groups | None = None,
     generator: Generator | None = None,
 ) -> HoleScore:
-    """The share of prior samples (hybrids, for a model without a prior) that lie in holes."""
-    whole("holes", samples=samples)
+    """The share of prior samples (hybrids, for a model without a prior) that lie in holes.
+
+    `base` is where the vectors come from: by default the prior if there is one, but hybrids of
+    maps. `units` are the variables of hybrids: single latents or, of maps, channels; `groups` is
+    another name for a partition. `quantile` of the posterior samples are not in holes, by default
+    0.99; of fewer than 1,000 maps 0.95.
+    """
+    who = "holes"
+    whole(who, samples=samples)
     generator = fresh(generator)
-    if autoencoder.prior is None:
+    recorded = posterior_of(posterior, who)
+    chosen = units_of(who, units, groups, recorded.latents, recorded.layout)
+    if base is None:
+        of_maps = recorded.layout is not None
+        base = "hybrid" if autoencoder.prior is None or of_maps else "prior"
+    source: str = base
+    if base == "hybrid":
         vectors: Codes = hybrid_samples(
-            posterior_of(posterior, "holes"), samples, generator=generator
+            points_of(posterior, who), samples, groups=chosen.lists, generator=generator
         )
+        source = f"{chosen.unit} hybrid" if chosen.names else base
     else:
         vectors = prior_samples(autoencoder, samples, generator=generator)
     return hole_score(
@@ -294,11 +400,16 @@ def holes(
         samples=samples,
         quantile=quantile,
         generator=generator,
-        source="hybrid" if autoencoder.prior is None else "prior",
+        source=source,
     )
 
 
-def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
+def _distance(
+    change: Tensor, used: list[int], unit: Tensor, layout: Layout | None = None
+) -> Tensor:
+    if layout is not None:
+        squares = layout.sums(change.double().square()).cpu()[:, used] / unit.square()
+        return squares.sum(1).sqrt()
     distance: Tensor = (change.double().cpu()[:, used] / unit).norm(dim=1)
     return distance
 
@@ -307,4 +418,6 @@ ENTRY = Entry(
     question="How much of the prior falls into holes, and how much of it is unlike data?",
     takes=("autoencoder", "recording"),
     passes="2 * samples + 512",
+    maps="units",
+    map_passes="2 * samples",
 )

@@ -30,8 +30,21 @@ latent k: the standard deviation of its posterior in units of sigma_k, so that a
 is lost among the samples of one posterior. "Clearly" means the lower end of a one-sided 95 %
 interval (`relative_low`), which needs no resamples. The paper draws edges from a tenth of the
 largest response on, which makes nearly every latent of a model respond to every other.
+
+Of latents that are maps, units are channels (or other `units`): a channel is replaced by that of
+the next picture at all places, its response is the Euclidean norm over places, and
+
+    relative = M_jk / A_k,      A_k = sqrt( E ||z'_k - z_k||^2 ),     scale = A_k / sqrt(2)
+
+with A_k the change that was made when unit k was replaced. So the identity autoencoder gives the
+identity matrix for any pictures, which sigma_k would only give for many. Units are causal by the
+relative rule, whatever the prior: such latents are not of scale 1. With `patch` = (y, x, size) they
+are replaced in a square of places alone, with its first place at (y, x); A_k is then that of
+these places, and `inside` the share of the squared response there. Permuting, shifting or scaling
+channels changes neither `relative` nor `inside`, but for their order. The definition is ours.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,9 +67,11 @@ from zscope.assays.responses.resampling import (
     interval,
     resamples_of,
 )
-from zscope.autoencoder import Autoencoder
+from zscope.assays.units import Units, UnitsOption, units_of
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError
-from zscope.groups import Groups, membership, partition, sums
+from zscope.groups import Groups
+from zscope.layout import Layout
 from zscope.randomness import fresh
 from zscope.results import Result, listed
 from zscope.types import Codes, Matrix
@@ -71,6 +86,8 @@ NEGLIGIBLE = 1e-4
 LEAK = 0.15
 """Relative responses up to here are leaks, not dependence."""
 PARTNER = 0.8
+AT_ONCE = 256
+"""Posteriors of maps whose variances are in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +98,7 @@ class ResponseMatrix(Result):
 
     matrix: Matrix  # the paper's M
     relative: Matrix  # M_jk / (sqrt(2) sigma_k)
-    scale: Float[Tensor, " columns"]  # sigma_k
+    scale: Float[Tensor, " columns"]  # sigma_k; of maps A_k / sqrt(2)
     causal: list[int]
     rule: Rule
     threshold: float
@@ -91,6 +108,13 @@ class ResponseMatrix(Result):
     relative_low: Matrix  # `relative` is above it with 95 % confidence
     interval: Float[Tensor, "2 rows columns"] | None = None  # of matrix, 95 %
     relative_interval: Float[Tensor, "2 rows columns"] | None = None
+    patch: tuple[int, ...] | None = None  # the only places that were changed: first place, size
+    inside: Matrix | None = None  # the share of the squared response at these places
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without a patch, if there was none."""
+        left_out = ("patch", "inside") if self.patch is None else ()
+        return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     def edges(self, threshold: float = LEAK) -> list[tuple[int, int]]:
         """(intervened, observed) between different causal groups that clearly respond.
@@ -140,12 +164,16 @@ class ResponseMatrix(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         diagonal = self.relative.diagonal()
-        return [
+        lines = [
             ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {listed(self.causal)}"),
             ("mean response", f"{float(diagonal.mean()):.2f} (1 = fully preserved)"),
             ("edges", f"{len(self.edges())} (above {LEAK:g} and above the posterior noise)"),
             ("pairs", listed([f"{j}-{k}" for j, k in self.pairs])),
         ]
+        if self.inside is not None:
+            own = listed([f"{float(share):.2f}" for share in self.inside.diagonal()])
+            lines.append(("response inside the patch", f"{own} (1 = all of it)"))
+        return lines
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import heatmap
@@ -172,7 +200,9 @@ def response_matrix(
     posterior: Recorded,
     *,
     samples: int = 1024,
+    units: UnitsOption = "auto",
     groups: Groups | None = None,
+    patch: Sequence[int] | None = None,
     threshold: float = 0.5,
     rule: Rule | None = None,
     resamples: int = 0,
@@ -182,46 +212,83 @@ def response_matrix(
 
     `samples` base samples are drawn from the posteriors (each observation at most once).
     `rule=None` means the absolute rule for a model with the prior N(0, I), else the relative
-    one. `resamples` > 0 adds an interval for every entry.
+    one. `resamples` > 0 adds an interval for every entry. `units` are what is replaced as a
+    whole (`assays.units`): single latents or, of maps, channels; `groups` is another name for a
+    partition. `patch` = (y, x, size) changes maps only there: the first place along each axis,
+    then the number of places along all of them.
     """
     if rule not in (None, "absolute", "relative"):
         raise ConfigError(
             f"response_matrix: rule={rule!r}; use 'absolute' (M_jj >= threshold) or "
             "'relative' (M_jj >= threshold sigma_j)."
         )
-    resamples = resamples_of(resamples, "response_matrix")
+    who = "response_matrix"
+    resamples = resamples_of(resamples, who)
     generator = fresh(generator)
-    base = base_samples(posterior, samples, "response_matrix", generator)
+    base = base_samples(posterior, samples, who, generator)
+    recorded = posterior_of(posterior, who)
+    chosen = units_of(who, units, groups, base.shape[1], recorded.layout, rounds=len(base))
+    chosen.enough(who, len(recorded))
+    inside = _inside(patch, recorded.layout, chosen, who)
     before = base_responses(autoencoder, posterior, base).mean
-    lists = partition(groups, base.shape[1], "response_matrix")
     weights = block_weights(len(base), resamples, generator)
-    squares, fourths = squared_changes(autoencoder, base, before, base.roll(-1, 0), lists, weights)
-    matrices = squares.sqrt()
-    scales = spreads(base, weights, lists)
+    donors = base.roll(-1, 0)
+    if inside is not None:
+        donors = torch.where(inside.to(base.device), donors, base)
+    changes = squared_changes(autoencoder, base, before, donors, chosen, weights, inside)
+    matrices = changes.squares.sqrt()
+    if recorded.layout is None:
+        scales = spreads(base, weights, chosen)
+    else:
+        made = chosen.sums((donors - base).double().square()).cpu()
+        scales = (weights @ made / 2).sqrt()
     unit = 2**0.5 * scales.unsqueeze(1)
     negligible = scales < NEGLIGIBLE * scales.amax(1, keepdim=True)
     silent = negligible.unsqueeze(1) | negligible.unsqueeze(2) | (unit == 0)
     unit = unit.clamp_min(torch.finfo(unit.dtype).tiny)
     relatives = torch.where(silent, 0, matrices / unit)
-    low = _lower_bound(squares[0], fourths, len(base)).sqrt()
-    variance = posterior_of(posterior, "response_matrix").variance.double().cpu().mean(0)
-    deviation = sums(variance, membership(lists, base.shape[1])).sqrt()
+    low = _lower_bound(changes.squares[0], changes.fourths, len(base)).sqrt()
+    deviation = chosen.sums(_mean_variance(recorded, inside)).sqrt()
     cut = block_tail(len(base))
-    rule = rule or ("relative" if autoencoder.prior is None else "absolute")
-    return ResponseMatrix(
-        matrix=matrices[0],
-        relative=relatives[0],
-        scale=scales[0],
-        causal=_causal(matrices[0].diagonal(), scales[0], negligible[0], lists, rule, threshold),
-        rule=rule,
-        threshold=threshold,
-        groups=lists,
-        samples=len(base),
-        noise=torch.where(negligible[0], 0, deviation / (unit[0, 0] / 2**0.5)),
-        relative_low=torch.where(silent[0], 0, low / unit[0]),
-        interval=interval(matrices, cut),
-        relative_interval=interval(relatives, cut),
+    absolute = autoencoder.prior is not None and recorded.layout is None
+    rule = rule or ("absolute" if absolute else "relative")
+    return chosen.name(
+        ResponseMatrix(
+            matrix=matrices[0],
+            relative=relatives[0],
+            scale=scales[0],
+            causal=_causal(
+                matrices[0].diagonal(), scales[0], negligible[0], chosen, rule, threshold
+            ),
+            rule=rule,
+            threshold=threshold,
+            groups=chosen.lists,
+            samples=len(base),
+            noise=torch.where(negligible[0], 0, deviation / (unit[0, 0] / 2**0.5)),
+            relative_low=torch.where(silent[0], 0, low / unit[0]),
+            interval=interval(matrices, cut),
+            relative_interval=interval(relatives, cut),
+            patch=None if patch is None else tuple(int(each) for each in patch),
+            inside=None if inside is None else changes.share_inside,
+        )
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Mean squared changes of responses: intervened x observed."""
+
+    squares: Float[Tensor, "resamples intervened observed"]
+    fourths: Matrix  # mean fourth powers under the first weighting
+    inside: Matrix | None  # mean squares at some latents alone, under the first weighting
+
+    @property
+    def share_inside(self) -> Matrix | None:
+        """The share of the squares at these latents; 0 without any change."""
+        if self.inside is None:
+            return None
+        whole = self.squares[0]
+        return torch.where(whole > 0, self.inside / whole.clamp_min(1e-300), 0)
 
 
 def squared_changes(
@@ -229,37 +296,43 @@ def squared_changes(
     base: Codes,
     before: Codes,
     donors: Codes,
-    groups: list[list[int]],
+    units: Units,
     weights: Tensor,
-) -> tuple[Float[Tensor, "resamples intervened observed"], Matrix]:
-    """E[ ||R_K(replace(z, J, donor)) - R_K(z)||^2 ] for all groups J, K and each weighting.
+    inside: Tensor | None = None,
+) -> Changes:
+    """E[ ||R_K(replace(z, J, donor)) - R_K(z)||^2 ] for all units J, K and each weighting.
 
     Also the mean fourth powers under the first weighting, which say how certain that is.
-    `before` are the responses R(z) to the base samples. The codes of the (groups x samples)
-    interventions are built one chunk at a time.
+    `before` are the responses R(z) to the base samples. The codes of the (units x samples)
+    interventions are built one chunk at a time. `inside` marks latents whose squares are wanted
+    separately.
     """
     count = len(base)
-    member = membership(groups, base.shape[1]).to(base.device)
-    squares = torch.zeros(len(weights), len(groups), len(groups), dtype=torch.float64)
+    number = units.number.to(base.device)
+    squares = torch.zeros(len(weights), len(units), len(units), dtype=torch.float64)
     fourths = torch.zeros_like(squares[0])
+    within = None if inside is None else torch.zeros_like(fourths)
 
     def build(start: int, stop: int) -> Tensor:
         rows = torch.arange(start, stop, device=base.device)
         sample = rows % count
-        return torch.where(member[rows // count], donors[sample], base[sample])
+        return torch.where(number == (rows // count)[:, None], donors[sample], base[sample])
 
-    for start, stop, posterior in responses(autoencoder, count * len(groups), build):
+    for start, stop, posterior in responses(autoencoder, count * len(units), build):
         row = start
-        while row < stop:  # the part of this chunk that belongs to one group
-            group, sample = divmod(row, count)
-            end = min(stop, (group + 1) * count)
+        while row < stop:  # the part of this chunk that belongs to one unit
+            unit, sample = divmod(row, count)
+            end = min(stop, (unit + 1) * count)
             change = posterior.mean[row - start : end - start] - before[sample : sample + end - row]
-            change_squares = sums(change.double().square(), member).cpu()
+            each = change.double().square()
+            change_squares = units.sums(each).cpu()
             part = weights[:, sample : sample + end - row]
-            squares[:, group] += part @ change_squares
-            fourths[group] += part[0] @ change_squares.square()
+            squares[:, unit] += part @ change_squares
+            fourths[unit] += part[0] @ change_squares.square()
+            if within is not None and inside is not None:
+                within[unit] += part[0] @ units.sums(each * inside.to(each)).cpu()
             row = end
-    return squares, fourths
+    return Changes(squares, fourths, within)
 
 
 def _lower_bound(squares: Tensor, fourths: Tensor, samples: int) -> Tensor:
@@ -272,24 +345,61 @@ def _lower_bound(squares: Tensor, fourths: Tensor, samples: int) -> Tensor:
     return (squares - 1.645 * variance.sqrt()).clamp_min(0)
 
 
-def spreads(
-    base: Codes, weights: Tensor, groups: list[list[int]]
-) -> Float[Tensor, "resamples groups"]:
-    """The standard deviation of each group of latents, under each weighting."""
+def spreads(base: Codes, weights: Tensor, units: Units) -> Float[Tensor, "resamples units"]:
+    """The standard deviation of each unit, under each weighting."""
     centred = base.double().cpu() - base.double().cpu().mean(0)
     variance = weights @ centred.square() - (weights @ centred).square()
-    return sums(variance.clamp_min(0), membership(groups, base.shape[1])).sqrt()
+    return units.sums(variance.clamp_min(0)).sqrt()
+
+
+def _mean_variance(posterior: Posterior, inside: Tensor | None) -> Tensor:
+    """The mean posterior variance of each latent; 0 where they are not of interest."""
+    if posterior.layout is None:
+        return posterior.variance.double().cpu().mean(0)
+    total = torch.zeros(posterior.latents, dtype=torch.float64)
+    for start in range(0, 0 if posterior.deterministic else len(posterior), AT_ONCE):
+        total += posterior[start : start + AT_ONCE].variance.double().cpu().sum(0)
+    mean = total / len(posterior)
+    return mean if inside is None else mean * inside
+
+
+def _inside(
+    patch: Sequence[int] | None, layout: Layout | None, units: Units, who: str
+) -> Tensor | None:
+    """Which latents lie in a patch of places; None if there is none."""
+    if patch is None:
+        return None
+    if layout is None or units.unit not in ("channel", "group"):
+        of = "a vector, without places" if layout is None else f"changed by units={units.unit!r}"
+        raise ConfigError(
+            f"{who}: patch={tuple(patch)}, but the latents are {of}. A patch is a part of the "
+            "channels of maps: leave it out, or use units='channel'."
+        )
+    *first, size = map(int, patch)
+    places = " x ".join(map(str, layout.places))
+    fits = len(first) == len(layout.places) and size > 0
+    if not fits or any(
+        at < 0 or at + size > length for at, length in zip(first, layout.places, strict=True)
+    ):
+        example = (*(length // 4 for length in layout.places), max(1, min(layout.places) // 2))
+        raise ConfigError(
+            f"{who}: patch={tuple(patch)} in maps of {places} places; expected the first place "
+            f"along each axis and then the size, all within the map, for instance patch={example}."
+        )
+    marked = torch.zeros(layout.shape, dtype=torch.bool)
+    marked[(slice(None), *(slice(at, at + size) for at in first))] = True
+    return layout.flat(marked)
 
 
 def _causal(
     diagonal: Tensor,
     scale: Tensor,
     negligible: Tensor,
-    groups: list[list[int]],
+    units: Units,
     rule: Rule,
     threshold: float,
 ) -> list[int]:
-    size = torch.tensor([len(group) for group in groups], dtype=diagonal.dtype).sqrt()
+    size = torch.tensor([len(group) for group in units.lists], dtype=diagonal.dtype).sqrt()
     unit = size if rule == "absolute" else scale
     causal = (diagonal >= threshold * unit) & ~negligible & (scale > 0)
     return causal.nonzero().flatten().tolist()
@@ -300,4 +410,5 @@ ENTRY = Entry(
     takes=("autoencoder", "recording"),
     passes="samples * (latents + 1)",
     most=12_000,
+    maps="units",
 )

@@ -31,6 +31,10 @@ hypothesis that both clouds are independent draws from one distribution: exchang
 y_i flips the sign of row and column i, so that a random exchange costs a product of signs
 and no new kernel.
 
+Rows that belong `together`, such as vectors at several places of one picture, are not independent.
+The kernel of two pictures is then the mean of k over their rows, so that sums, errors and exchanges
+are over whole pictures, and pairs of rows of one picture do not count.
+
 Tolstikhin et al., "Wasserstein auto-encoders", ICLR 2018, for the kernels.
 """
 
@@ -69,19 +73,24 @@ def mmd(
     variance: float = 1.0,
     biased: bool = False,
     permutations: int = 200,
+    together: int = 1,
     generator: Generator | None = None,
 ) -> Discrepancy:
     """MMD^2 between two clouds of equal size; `variance` is sigma^2 of the kernels.
+
+    As many rows as `together` belong to one picture and are not independent.
 
     Memory does not grow with the square of the samples: kernels are summed in blocks of
     rows. With `permutations=0` there is no p-value.
     """
     whole("mmd", 0, permutations=permutations)
+    whole("mmd", 1, together=together)
     x, y = as_tensor(x), as_tensor(y)
-    if x.shape != y.shape or x.ndim != 2 or len(x) < 4:
+    least = 4 * together
+    if x.shape != y.shape or x.ndim != 2 or len(x) < least or len(x) % together:
         raise Undefined(
             f"mmd: clouds of shape {tuple(x.shape)} and {tuple(y.shape)}; two tables of equal "
-            "shape with at least 4 samples are needed. Draw equally many samples of both."
+            f"shape with at least {least} samples are needed. Draw equally many samples of both."
         )
     if x.is_complex() or y.is_complex():
         raise Undefined("mmd: got complex numbers; expected real ones. Give both parts as columns.")
@@ -91,17 +100,20 @@ def mmd(
             "See which latents are used: zscope assay RUN response-matrix"
         )
     x, y = x.detach().cpu().double(), y.detach().cpu().double()
-    count, latents = x.shape
+    count, latents = len(x) // together, x.shape[1]
     widths = [2 * latents * variance * s for s in SCALES]
     signs = _signs(permutations, count, fresh(generator))
-    rows_at_once = max(1, BLOCK_BYTES // (8 * 4 * count))
+    rows_at_once = max(1, BLOCK_BYTES // (8 * 4 * count * together**2))
     sums = torch.zeros(count, dtype=torch.float64)
     squares = diagonal = 0.0
     exchanged = torch.zeros(permutations, dtype=torch.float64)
     for start in range(0, count, rows_at_once):
         rows = slice(start, start + rows_at_once)
-        h = _kernel(x[rows], x, widths).add_(_kernel(y[rows], y, widths))
-        h.sub_(_kernel(x[rows], y, widths)).sub_(_kernel(y[rows], x, widths))
+        part = slice(start * together, (start + rows_at_once) * together)
+        h = _kernel(x[part], x, widths).add_(_kernel(y[part], y, widths))
+        h.sub_(_kernel(x[part], y, widths)).sub_(_kernel(y[part], x, widths))
+        if together > 1:
+            h = h.unflatten(1, (count, together)).unflatten(0, (-1, together)).mean((1, 3))
         own_terms = h.diagonal(start)
         diagonal += float(own_terms.sum())
         own_terms.zero_()

@@ -16,6 +16,9 @@ The diagonal of the response matrix is near 0 or near 1 for a model that either 
 does not. `gap` is the largest gap between its sorted values, in relative units: (low, high);
 the diagonal is `bimodal` if it is more than any other gap and 0.5 lies in it.
 
+Of maps, the columns of both are channels: their responses are those of whole maps, and their
+importance that of their means over places.
+
 Leeb et al., "Interventional assays for the latent space of autoencoders", fig. 6 and 11. The
 paper compares the matrices by eye.
 """
@@ -34,7 +37,7 @@ from zscope.assays.responses.conditioned import ConditionedResponseMatrix
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Scored
+from zscope.results import Scored, name_units
 from zscope.sampling import whole
 
 __all__ = ["StructurePanel", "structure_panel"]
@@ -114,7 +117,7 @@ def structure_panel(
     orders = [torch.randperm(latents, generator=generator).numpy() for _ in range(permutations)]
     shuffled = [_agreement(response[rows][:, order], importance[rows]) for order in orders]
     gap, bimodal = _largest_gap(responses.relative.diagonal().double().numpy())
-    return StructurePanel(
+    panel = StructurePanel(
         score=score,
         chance=float(np.mean(shuffled)),
         samples=min(conditioned.samples),
@@ -126,6 +129,7 @@ def structure_panel(
         responses=responses,
         conditioned=conditioned,
     )
+    return name_units(panel, responses.unit, responses.unit_names)
 
 
 def _agreement(first: np.ndarray, second: np.ndarray) -> float:
@@ -157,4 +161,5 @@ ENTRY = Entry(
         "dci=dci",
     ),
     on_request=True,
+    maps="units",
 )

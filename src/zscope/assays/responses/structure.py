@@ -15,6 +15,11 @@ structure score). For a model without a prior, hybrids of its own codes replace 
 samples, and the width of the kernels follows the mean variance of the codes; `distribution`
 says which was used.
 
+Of latents that are maps, hybrids of channels are the default for any prior, whose samples would be
+white maps; `base="prior"` asks for these. Compared are vectors of channels at 4 random places of
+each picture, in units of the standard deviation of each channel; the standard error and the p-value
+are over whole pictures. `cloud="picture"` compares whole maps (see `clouds`).
+
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 8, sec. 4.2.
 """
 
@@ -30,18 +35,26 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded, posterior_of, respond_posterior
 from zscope.assays.entry import Entry
 from zscope.assays.parts import shared_result
+from zscope.assays.pictures import channel_scales, summary_of
+from zscope.assays.responses.clouds import Cloud, check_cloud, cloud_of, rows_of_each
 from zscope.assays.responses.matrix import response_matrix
 from zscope.assays.responses.mmd import mmd
+from zscope.assays.units import UnitsOption, units_of
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups
+from zscope.layout import Layout
 from zscope.randomness import fresh
 from zscope.recording import Recording
-from zscope.results import Scored, listed
+from zscope.results import Scored, listed, name_units
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
+
+Base = Literal["prior", "hybrid"]
+PICTURES_TO_MIX = 4
+"""Recorded pictures for each hybrid, of which its channels are drawn."""
 
 __all__ = ["StructureScore", "causal_structure_score", "structure_score"]
 
@@ -63,19 +76,23 @@ class StructureScore(Scored):
     drawn: Codes
     responses: Codes
     chance: float = 0.0  # of responses distributed like the latent vectors
+    places: int | None = None  # of each picture, whose channels are compared; None of vectors
 
     def summary(self) -> list[tuple[str, str]]:
-        return [
+        lines = [
             ("p-value", "not requested" if self.p_value is None else f"{self.p_value:.3g}"),
             ("distribution", self.distribution),
             ("response", self.response),
             ("latents compared", "all" if self.causal is None else listed(self.causal)),
         ]
+        if self.places is not None:
+            lines.append(("places of each picture", str(self.places)))
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Without `drawn` and `responses`."""
-        values = super().to_dict()
-        return {name: value for name, value in values.items() if name not in ("drawn", "responses")}
+        left_out = ("drawn", "responses", *(("places",) if self.places is None else ()))
+        return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import clouds, histograms
@@ -99,50 +116,73 @@ def structure_score(
     causal: Sequence[int] | None = None,
     response: Literal["sampled", "mean"] = "sampled",
     statistic: Literal["unbiased", "biased"] = "unbiased",
+    base: Base | None = None,
+    units: UnitsOption = "auto",
     groups: Groups | None = None,
+    cloud: Cloud = "place",
     permutations: int = 200,
     generator: Generator | None = None,
 ) -> StructureScore:
     """MMD^2 between the distributions of latent vectors and of their responses.
 
-    `posterior` (or codes) is needed for models without a prior, to make hybrids; `groups` are
-    the variables of those hybrids. `causal` lists the latents to use with `only_causal`; by
-    default they come from a response matrix.
+    `posterior` (or codes) is needed for models without a prior, to make hybrids; `units` (or
+    `groups`) are the variables of those hybrids. `base` is where the vectors come from: by default
+    the prior if there is one, but hybrids of maps. `causal` lists the latents to use with
+    `only_causal`; by default they come from a response matrix. `cloud` is what is compared of maps.
     """
+    who = "structure_score"
     generator = fresh(generator)
     _check(response, statistic, samples, permutations)
-    if autoencoder.prior is None:
-        codes = _codes_for_hybrids(posterior, generator)
+    recorded = None if posterior is None else posterior_of(posterior, who)
+    layout = None if recorded is None else recorded.layout
+    check_cloud(who, cloud, layout, samples)
+    if base is None:
+        base = "hybrid" if autoencoder.prior is None or layout is not None else "prior"
+    sampled, variance = response == "sampled", 1.0
+    if base == "hybrid":
+        codes = _codes_for_hybrids(posterior, samples, sampled, generator)
+        chosen = units_of(who, units, groups, codes.shape[1], layout)
         draw: Callable[[], Codes] = partial(
-            hybrid_samples, codes, samples, groups=groups, generator=generator
+            hybrid_samples, codes, samples, groups=chosen.lists, generator=generator
         )
-        variance = float(codes.double().var(0, correction=0).mean())
+        if layout is None:
+            variance = float(codes.double().var(0, correction=0).mean())
     else:
         draw = partial(prior_samples, autoencoder, samples, generator=generator)
-        variance = 1.0
     samples_compared, samples_decoded = draw(), draw()
     response_posterior = respond_posterior(autoencoder, samples_decoded)
-    sampled = response == "sampled"
     responses = response_posterior.sample(generator) if sampled else response_posterior.mean
     used = None
     if only_causal:
-        used = _causal(autoencoder, posterior, samples_decoded, causal, generator)
-        samples_compared = _zero_others(samples_compared, used)
-        responses = _zero_others(responses, used)
+        used = _causal(autoencoder, posterior, samples_decoded, causal, layout, generator)
+        columns = used if layout is None else _latents_of(used, layout)
+        samples_compared = _zero_others(samples_compared, columns)
+        responses = _zero_others(responses, columns)
+    together, places = 1, None
+    if layout is not None and posterior is not None:
+        known = posterior if isinstance(posterior, Recording) else posterior_of(posterior, who)
+        scale = channel_scales(summary_of(known, who))[1]
+        samples_compared, responses = (
+            cloud_of(each, layout, scale, cloud, generator)
+            for each in (samples_compared, responses)
+        )
+        together = rows_of_each(cloud, layout)
+        places = together if cloud == "place" else layout.positions
     discrepancy = mmd(
         samples_compared,
         responses,
         variance=variance,
         biased=statistic == "biased",
         permutations=permutations,
+        together=together,
         generator=generator,
     )
-    return StructureScore(
+    result = StructureScore(
         score=discrepancy.value,
         standard_error=discrepancy.standard_error,
         interval=discrepancy.interval,
         p_value=discrepancy.p_value,
-        distribution="hybrid" if autoencoder.prior is None else "prior",
+        distribution=base,
         response=response,
         statistic=statistic,
         causal=used,
@@ -151,7 +191,9 @@ def structure_score(
         drawn=samples_compared,
         responses=responses,
         chance=discrepancy.chance,
+        places=places,
     )
+    return result if layout is None else name_units(result, "channel", layout.unit_names())
 
 
 @accepts_recording
@@ -163,7 +205,10 @@ def causal_structure_score(
     causal: Sequence[int] | None = None,
     response: Literal["sampled", "mean"] = "sampled",
     statistic: Literal["unbiased", "biased"] = "unbiased",
+    base: Base | None = None,
+    units: UnitsOption = "auto",
     groups: Groups | None = None,
+    cloud: Cloud = "place",
     permutations: int = 200,
     generator: Generator | None = None,
 ) -> StructureScore:
@@ -176,7 +221,10 @@ def causal_structure_score(
         causal=causal,
         response=response,
         statistic=statistic,
+        base=base,
+        units=units,
         groups=groups,
+        cloud=cloud,
         permutations=permutations,
         generator=generator,
     )
@@ -187,9 +235,16 @@ def _causal(
     posterior: Recorded | None,
     codes: Codes,
     causal: Sequence[int] | None,
+    layout: Layout | None,
     generator: Generator,
 ) -> list[int]:
-    """The given latents, or those of a response matrix (of `codes`, without a posterior)."""
+    """The given latents, or those of a response matrix (of `codes`, without a posterior).
+
+    Of maps, channels.
+    """
+    count, noun = codes.shape[1], "latents"
+    if layout is not None:
+        count, noun = layout.channels, "channels"
     if causal is None:
         if isinstance(posterior, Recording):
             causal = shared_result(response_matrix, posterior).causal
@@ -199,16 +254,19 @@ def _causal(
     used = sorted({int(latent) for latent in causal})
     if not used:
         raise Undefined(
-            f"structure_score: none of the {codes.shape[1]} latents is causal, so there is "
+            f"structure_score: none of the {count} {noun} is causal, so there is "
             "nothing to compare. Has the posterior collapsed? See: "
             "zscope assay RUN response-matrix"
         )
-    if used[0] < 0 or used[-1] >= codes.shape[1]:
+    if used[0] < 0 or used[-1] >= count:
         raise ConfigError(
-            f"structure_score: causal={used}, but the model has {codes.shape[1]} latents "
-            f"(0 to {codes.shape[1] - 1})."
+            f"structure_score: causal={used}, but the model has {count} {noun} (0 to {count - 1})."
         )
     return used
+
+
+def _latents_of(channels: list[int], layout: Layout) -> list[int]:
+    return [latent for channel in channels for latent in range(*layout.ends(channel))]
 
 
 def _zero_others(codes: Codes, latents: list[int]) -> Codes:
@@ -218,13 +276,26 @@ def _zero_others(codes: Codes, latents: list[int]) -> Codes:
     return only
 
 
-def _codes_for_hybrids(posterior: Recorded | None, generator: Generator) -> Codes:
+def _codes_for_hybrids(
+    posterior: Recorded | None, samples: int, sampled: bool, generator: Generator
+) -> Codes:
+    """Codes whose variables are mixed: draws; means of maps, if responses are means.
+
+    Of maps only as many pictures as are needed, since draws of all would fill the memory.
+    """
     if posterior is None:
         raise Undefined(
             "structure_score: the model has no prior and no codes were given to make hybrids of. "
             "Pass a recording's posterior: structure_score(autoencoder, recording.posterior)"
         )
-    return recorded_codes(posterior_of(posterior, "structure_score"), "structure_score", generator)
+    recorded = posterior_of(posterior, "structure_score")
+    if recorded.layout is not None:
+        count = len(recorded)
+        order = torch.randperm(count, generator=generator, device=generator.device)
+        recorded = recorded[order[: PICTURES_TO_MIX * samples].to(recorded.mean.device)]
+        if not sampled:
+            return recorded_codes(recorded.mean, "structure_score")
+    return recorded_codes(recorded, "structure_score", generator)
 
 
 def _check(response: str, statistic: str, samples: int, permutations: int) -> None:
@@ -247,11 +318,13 @@ ENTRIES = {
         question="Do prior samples survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",
+        maps="units",
     ),
     "causal-structure-score": Entry(
         question="Do the causal latents of prior samples survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",
         uses=("causal=response-matrix",),
+        maps="units",
     ),
 }
