@@ -117,11 +117,7 @@ class Tokens(nn.Module):
     def forward(self, x):
         tokens = x.unflatten(1, (-1, self.size)) @ self.embed.to(x)
         weights = (tokens @ tokens.transpose(1, 2)).softmax(2)
-<<<<<<< HEAD
         return tokens + 0.5 * weights @ tokens
-=======
-        return tokens + 0.1 * weights @ tokens
->>>>>>> resp16
 
     def decode(self, z):
         return (z @ torch.linalg.pinv(self.embed).to(z)).flatten(1)

@@ -2,10 +2,10 @@
 
 import math
 
-import map_worlds as worlds
+import map_reports as worlds
 import pytest
 import torch
-from map_worlds import MAP_RULES, TEN, checks, map_facts
+from map_reports import MAP_RULES, TEN, checks, map_facts
 
 import zscope as zs
 from zscope.layout import LatentScaling

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import map_worlds as worlds
+import map_reports as worlds
 import pytest
 import torch
 import torch.nn.functional as F

@@ -4,7 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-import map_worlds as worlds
+import map_reports as worlds
 import pytest
 import torch
 from typer.testing import CliRunner
