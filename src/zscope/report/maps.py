@@ -212,7 +212,10 @@ def _enlarge(part: Tensor, like: Tensor) -> Tensor:
     """Pictures of half the size in the middle of an empty one, to stand beside the others."""
     if part.shape == like.shape:
         return part
-    empty = torch.ones_like(like) * float(like.max())
-    top, left = ((a - b) // 2 for a, b in zip(like.shape[2:], part.shape[2:], strict=True))
-    empty[:, :, top : top + part.shape[2], left : left + part.shape[3]] = part
-    return empty
+    whole = torch.full_like(like, float(like.max()))
+    inner = whole
+    for axis in range(2, like.ndim):
+        start = (like.shape[axis] - part.shape[axis]) // 2
+        inner = inner.narrow(axis, start, part.shape[axis])
+    inner.copy_(part)
+    return whole
