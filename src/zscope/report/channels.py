@@ -9,17 +9,16 @@ from torch import Tensor
 from zscope.assays.diffusion.importance import UnitImportance
 from zscope.assays.diffusion.locality import Locality
 from zscope.assays.diffusion.spectrum import LatentSpectrum
+from zscope.assays.parts import shared_result
 from zscope.assays.pictures import channel_scales
-from zscope.assays.regime.types import VariableTypes
+from zscope.assays.regime.divergence import latent_divergence
+from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.assays.responses.matrix import ResponseMatrix
-from zscope.map_summary import MapSummary
 from zscope.recording import Recording
 from zscope.results import Result
 
-__all__ = ["ALPHA", "LEAST_IMPORTANCE", "LEAST_RESPONSE", "channel_matrix", "channel_table"]
+__all__ = ["LEAST_IMPORTANCE", "LEAST_RESPONSE", "channel_matrix", "channel_table", "types_of"]
 
-ALPHA = 0.1
-"""Of the published rule: a posterior whose variance is so close to that of the prior is passive."""
 LEAST_RESPONSE = 0.1
 LEAST_IMPORTANCE = 0.01
 """A channel of a deterministic model below both carries nothing."""
@@ -41,9 +40,12 @@ def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[d
         {"channel": k, "mean": float(mean[k]), "std": float(std[k])} for k in range(len(mean))
     ]
     if not summary.deterministic:
-        kl = _divergence(summary).tolist()
-        for k, (row, kind) in enumerate(zip(rows, _types(summary, results), strict=True)):
-            row |= {"type": kind, "kl": kl[k]}
+        kl, labels = (
+            shared_result(latent_divergence, recording).per_latent,
+            types_of(recording).labels,
+        )
+        for row, kind, nats in zip(rows, labels, kl.tolist(), strict=True):
+            row |= {"type": kind, "kl": nats}
     for name, values in _measured(results, len(rows)).items():
         for row, value in zip(rows, values.tolist(), strict=True):
             row[name] = value
@@ -77,26 +79,9 @@ def _measured(results: Mapping[str, Result], channels: int) -> dict[str, Tensor]
     return columns
 
 
-def _types(summary: MapSummary, results: Mapping[str, Result]) -> list[str]:
-    """The type of each channel, by the published rule with pictures x places as rows."""
-    channels, types = summary.layout.channels, results.get("variable-types")
-    if isinstance(types, VariableTypes) and types.latents == channels:
-        return types.labels
-    moments = summary.moments()
-    mean, steady = moments["v"], moments["v2"] - moments["v"].square() <= ALPHA
-    return [
-        "mixed" if not calm else "passive" if abs(v - 1) <= ALPHA else "active" if v <= ALPHA else
-        "mixed"
-        for v, calm in zip(mean.tolist(), steady.tolist(), strict=True)
-    ]  # fmt: skip
-
-
-def _divergence(summary: MapSummary) -> Tensor:
-    """KL of the posterior from N(0, 1), in nats of one picture: the sum over places, by channel."""
-    moments, centre = summary.moments(), summary.centre
-    squares = moments["m2"] + 2 * centre * moments["m"] + centre.square()
-    each = 0.5 * (squares + moments["v"] - 1 - moments["log_v"])
-    return each.clamp_min(0) * summary.layout.positions
+def types_of(recording: Recording) -> VariableTypes:
+    """The type of each channel, and of each of its places, by the published rule."""
+    return shared_result(variable_types, recording)
 
 
 def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[bool | None]:

@@ -19,6 +19,7 @@ from zscope.layout import Layout
 from zscope.map_summary import MapSummary
 from zscope.recording import Recording
 from zscope.report import pictures
+from zscope.report.channels import types_of
 from zscope.results import Result
 
 __all__ = ["GAINS", "OFFSETS", "SHOWN", "map_pictures"]
@@ -50,7 +51,7 @@ def map_pictures(
 
     `examples` are rows of eight pictures: input, reconstruction, the channels, and the three
     largest modes of their covariance as red, green and blue. `rest` has the channels beyond the
-    first `SHOWN`, of the first picture alone. `places` are the mean and the standard deviation by
+    first `SHOWN`, of the first picture alone. `places` are mean, standard deviation and type by
     place of each channel; `strips` what is decoded when a channel is changed; `turned` pictures,
     the same transformed, and their transformed latents decoded.
     """
@@ -80,7 +81,7 @@ def map_pictures(
         "count": len(rows),
         "examples": [{"name": name, "picture": each} for name, each in examples],
         "rest": {"channels": rest, "picture": channel_row(standard[0, rest])} if rest else None,
-        "places": _places(results.get("latent-statistics"), mean, scale),
+        "places": _places(recording, results.get("latent-statistics"), mean, scale),
         "strips": _strips(model, base, layout, summary, draw, shown, int(rows[0])),
         "turned": _turned(model, base, layout, draw, results.get("equivariance"), rows[:TURNED]),
     }
@@ -129,19 +130,23 @@ def _modes(summary: MapSummary, centred: Tensor) -> Tensor:
     return colours
 
 
-def _places(statistics: Any, mean: Tensor, scale: Tensor) -> dict[int, dict[str, str]]:
-    """Of each channel, the mean and the standard deviation at every place."""
+def _places(
+    recording: Recording, statistics: Any, mean: Tensor, scale: Tensor
+) -> dict[int, dict[str, str]]:
+    """Of each channel, mean and standard deviation at every place; its type, if it has one."""
     if not isinstance(statistics, LatentStatistics):
         return {}
     shape = (-1, *[1] * (statistics.mean_map.ndim - 1))
     means = (statistics.mean_map - mean.reshape(shape)) / scale.reshape(shape)
     stds = statistics.std_map / scale.reshape(shape) / 2
-    rows = {
-        "mean": pictures.coloured(_plane(means)),
-        "std": pictures.coloured(_plane(stds), signed=False),
-    }
+    maps = {"mean": pictures.coloured(_plane(means))}
+    maps["std"] = pictures.coloured(_plane(stds), signed=False)
+    if not recording.posterior.deterministic:
+        types = types_of(recording).place_types
+        assert types is not None
+        maps["type"] = pictures.coloured(_plane(types / 2), signed=False)
     return {
-        k: {name: pictures.row(maps[k : k + 1], SMALL) for name, maps in rows.items()}
+        k: {name: pictures.row(each[k : k + 1], SMALL) for name, each in maps.items()}
         for k in range(len(mean))
     }
 
@@ -207,7 +212,10 @@ def _enlarge(part: Tensor, like: Tensor) -> Tensor:
     """Pictures of half the size in the middle of an empty one, to stand beside the others."""
     if part.shape == like.shape:
         return part
-    empty = torch.ones_like(like) * float(like.max())
-    top, left = ((a - b) // 2 for a, b in zip(like.shape[2:], part.shape[2:], strict=True))
-    empty[:, :, top : top + part.shape[2], left : left + part.shape[3]] = part
-    return empty
+    whole = torch.full_like(like, float(like.max()))
+    inner = whole
+    for axis in range(2, like.ndim):
+        start = (like.shape[axis] - part.shape[axis]) // 2
+        inner = inner.narrow(axis, start, part.shape[axis])
+    inner.copy_(part)
+    return whole
