@@ -329,7 +329,7 @@ class Autoencoder(nn.Module):
         raise InterfaceError(f"{type(self).__name__}: a model must define decode(z).")
 
     def encode_any_size(self, x: Tensor) -> Tensor:
-        """Latent maps (samples x channels x places) of pictures of another size, where that works."""
+        """Maps (samples x channels x places) of pictures of another size, where that works."""
         raise InterfaceError(f"{self.title}: the model takes pictures of one size.")
 
     def decode_any_size(self, maps: Tensor) -> Tensor:

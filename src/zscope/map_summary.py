@@ -13,6 +13,7 @@ since those of numbers far from 0 would cancel.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -176,8 +177,8 @@ def _average_down(pictures: Tensor, layout: Layout) -> Tensor | None:
     larger = all(side >= length for side, length in zip(sides, layout.places, strict=False))
     if pictures.ndim != 2 + axes or not larger or axes > 3:
         return None
-    pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[axes - 1]
-    small: Tensor = pool(pictures, layout.places if axes > 1 else layout.places[0])
+    pools: Any = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
+    small: Tensor = pools[axes - 1](pictures, layout.places)
     return small.double()
 
 

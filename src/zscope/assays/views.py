@@ -45,9 +45,13 @@ def view_of(entry: Entry, recording: Recording, pool: Pool | None = None) -> Rec
     """What an assay is given of a recording: the recording itself, or a view of its maps."""
     if recording.layout is None or entry.map_kind not in VIEWS:
         return recording
-    make = {"places": _places, "offsets": _offsets, "pooled": lambda own: _pooled(own, pool)}
-    key = ("view", entry.map_kind, pool)
-    return cast(Recording, recording.share(key, lambda: make[entry.map_kind](recording)))
+
+    def make() -> Recording:
+        if entry.map_kind == "pooled":
+            return _pooled(recording, pool)
+        return _places(recording) if entry.map_kind == "places" else _offsets(recording)
+
+    return cast(Recording, recording.share(("view", entry.map_kind, pool), make))
 
 
 def column_names(entry: Entry, layout: Layout, pool: Pool | None = None) -> list[str]:

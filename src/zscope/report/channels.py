@@ -96,7 +96,8 @@ def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[boo
     importance = results.get("unit-importance")
     if not isinstance(importance, UnitImportance) or not {"response", "gain"} & rows[0].keys():
         return [None] * len(rows)
-    response = torch.tensor([abs(row.get("response", row.get("gain"))) for row in rows])
+    key = "response" if "response" in rows[0] else "gain"
+    response = torch.tensor([abs(row[key]) for row in rows])
     matrix = channel_matrix(results, len(rows))
     if matrix is not None and matrix.relative_interval is not None:
         response = matrix.relative_interval[1].diagonal()

@@ -126,7 +126,7 @@ def row(pictures: Tensor, side: int) -> str:
     """
     height, width = pictures.shape[2:]
     scale = side / max(height, width)
-    sizes = [max(1, round(scale * length)) for length in (height, width)]
+    sizes = max(1, round(scale * height)), max(1, round(scale * width))
     if scale < 1:
         pictures = F.adaptive_avg_pool2d(pictures, sizes)
     else:

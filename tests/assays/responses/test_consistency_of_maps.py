@@ -133,7 +133,7 @@ def test_of_many_channels_the_sixteen_of_largest_variance_are_changed():
     assert found.means["invariance"] == pytest.approx(1)
     assert found.means["equivariance"] == pytest.approx(1)
     assert found.by_unit("invariance").tolist() == pytest.approx([1] * 25)
-    low, high = found.intervals["invariance"]
+    low, _ = found.intervals["invariance"]
     assert low <= found.means["invariance"] + 1e-9
     assert found.to_dict()["intervened"] == found.intervened
     assert "intervened on" in repr(found)

@@ -279,7 +279,8 @@ def _covariance(summary: MapSummary, of: str) -> Tensor:
     covariance = summary.products / summary.pictures - torch.outer(mean, mean)
     if of == "draws":
         covariance = covariance + torch.diag(summary.moments()["v"])
-    return torch.linalg.eigvalsh(covariance).flip(0).clamp_min(0)
+    values: Tensor = torch.linalg.eigvalsh(covariance)
+    return values.flip(0).clamp_min(0)
 
 
 def _declared(numbers: Tensor, channels: int, scaling: LatentScaling) -> tuple[float, Tensor]:

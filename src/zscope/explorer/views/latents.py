@@ -110,6 +110,7 @@ def displacements(score: HoleScore) -> list[dict[str, Any]]:
     """For each vector |R(z) - z|, the percentage of posterior samples that move less, and how far
     the code and the decoded observation are from those of data, in units of their spacing."""
     holes, unlike = set(score.holes), set(score.unlike_data)
+    assert score.code_distance is not None  # only latents that are maps have none
     return [
         {
             "distance": float(score.displacement[k]),
