@@ -262,6 +262,7 @@ REFUSED = [
     ({"sample": 60}, "no sample 60"),
     ({"frame": 1}, "no frame 1"),
     ({"offset": [0, 0, 0, "1"]}, "offset.3='1' is not valid"),
+    ({"mute": []}, r"mute=\[\] is not valid"),
     ({"z": [0.0]}, "z=.*is not valid"),
 ]
 

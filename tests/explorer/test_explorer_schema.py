@@ -83,8 +83,7 @@ def fitting(load):
         return load(
             ('"maximum": 2147483648', '"maximum": 1'),
             ('"maxItems": 65536', '"maxItems": 3, "minItems": 3'),
-            ('"maxItems": 4096', '"maxItems": 3, "minItems": 3'),
-            ('"maxItems": 12000', '"maxItems": 0'),
+            ('"maxItems": 4096, "minItems": 1', '"maxItems": 3, "minItems": 3'),
             name=name,
         )
 

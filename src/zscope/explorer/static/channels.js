@@ -22,9 +22,9 @@ export function make(context) {
   function start(sample) {
     return { sample, offset: Array(count).fill(0), gain: Array(count).fill(1), mute: new Set(), brush: new Map(), paste: new Map(), noise: 0, seed: 0, keep: 1, frame: 0, tool: "brush", size: 1, amount: 2, from: 0, beside: "displacement" };
   }
-  const any = (values, usual) => (values.some((value) => value !== usual) ? values : []);
-  const flat = (entries) => [...entries.values()].flat();
-  const changes = () => ({ offset: any(state.offset, 0), gain: any(state.gain, 1), mute: [...state.mute], brush: flat(state.brush), paste: flat(state.paste), noise: state.noise, seed: state.noise ? state.seed : 0, keep: state.keep });
+  const any = (values, usual) => (values.some((value) => value !== usual) ? values : null);
+  const flat = (entries) => (entries.size ? [...entries.values()].flat() : null);
+  const changes = () => ({ offset: any(state.offset, 0), gain: any(state.gain, 1), mute: state.mute.size ? [...state.mute] : null, brush: flat(state.brush), paste: flat(state.paste), noise: state.noise, seed: state.noise ? state.seed : 0, keep: state.keep });
   const changedEverywhere = () => state.noise > 0 || state.keep < 1 || state.mute.size > 0 || state.offset.some(Boolean) || state.gain.some((value) => value !== 1);
   const time = () => Math.min(times - 1, Math.floor((state.frame * times) / frames));
   const frame = () => (look.frames ? state.frame : 0);

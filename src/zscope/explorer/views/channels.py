@@ -36,7 +36,7 @@ LARGEST_HALF = 65_504.0
 PICTURE = 288
 """The largest side, in pixels, of a picture, as wide as it is shown: more would be slow to send."""
 
-PerChannel = Annotated[list[Number], Field(max_length=MOST_CHANNELS)]
+PerChannel = Annotated[list[Number], Field(min_length=1, max_length=MOST_CHANNELS)]
 
 
 class Channels(Query):
@@ -44,17 +44,17 @@ class Channels(Query):
 
     sample: Index | None = None
     """The number of a recorded picture; by default the one nearest to the mean of all codes."""
-    offset: PerChannel = Field(default_factory=list)
-    """What to add to each channel, in units of its standard deviation; empty: nothing."""
-    gain: PerChannel = Field(default_factory=list)
-    """What to multiply the difference of each channel from its mean map with; empty: nothing."""
-    mute: Annotated[list[Index], Field(max_length=MOST_CHANNELS)] = Field(default_factory=list)
+    offset: PerChannel | None = None
+    """What to add to each channel, in units of its standard deviation."""
+    gain: PerChannel | None = None
+    """What to multiply the difference of each channel from its mean map with."""
+    mute: Annotated[list[Index], Field(min_length=1, max_length=MOST_CHANNELS)] | None = None
     """Channels to set to their mean maps, whatever else is asked."""
-    brush: Annotated[list[Number], Field(max_length=MOST_NUMBERS)] = Field(default_factory=list)
+    brush: Annotated[list[Number], Field(min_length=1, max_length=MOST_NUMBERS)] | None = None
     """Places to change: for each a channel, the coordinates of the place, the side of the square
     around it (1 to 8 places, in one frame), and what to add there, in units of the channel's
     standard deviation. Where squares of a channel overlap, the last one counts."""
-    paste: Annotated[list[Index], Field(max_length=MOST_NUMBERS)] = Field(default_factory=list)
+    paste: Annotated[list[Index], Field(min_length=1, max_length=MOST_NUMBERS)] | None = None
     """Patches of other pictures: for each the number of the picture, the coordinates of a place and
     the side of the square around it, which is replaced in all channels."""
     noise: Annotated[float, Field(ge=0, le=10)] = 0
@@ -123,11 +123,11 @@ def _brushed(session: Session, facts: MapFacts, query: Channels, row: int) -> Te
     """The code of a picture, with patches of others and what was brushed."""
     layout = facts.layout
     maps = layout.view(session.codes[row].clone())
-    for number, *place, size in _groups(layout, query.paste, "paste", "picture", ("size",)):
+    for number, *place, size in _groups(layout, query.paste or [], "paste", "picture", ("size",)):
         where = _square(layout, place, size, "paste")
         maps[:, *where] = layout.view(session.codes[session.row(int(number))])[:, *where]
     added = torch.zeros(layout.shape, dtype=torch.float64)
-    groups = _groups(layout, query.brush, "brush", "channel", ("size", "amount"))
+    groups = _groups(layout, query.brush or [], "brush", "channel", ("size", "amount"))
     for channel, *place, size, amount in groups:
         where = _square(layout, place, size, "brush")
         added[_channel(layout, channel, "brush")][where] = amount
