@@ -1,34 +1,33 @@
-"""The latents of an autoencoder for latent diffusion, which have channels and positions.
+"""Latents with channels and places: is this latent space ready for diffusion?
 
-With diffusers installed this uses an AutoencoderKL like that of Stable Diffusion, but tiny and
-untrained, and the findings say so; for a real one give its folder instead,
-zs.load("stable-diffusion/vae"). Without diffusers, two convolutions take its place.
+    python examples/diffusion_latents.py                      a small VAE, trained here for a moment
+    python examples/diffusion_latents.py VAE PICTURES         a folder of diffusers, and pictures
+
+Prints the checks and the lines for the config.json of the autoencoder, shows what is left of a
+picture without its most important channel, and writes the page.
 """
 
-import torch
-from torch import nn
+import sys
 
 import zscope as zs
 
-torch.manual_seed(0)
-pictures = torch.rand(500, 3, 8, 8)
-
-try:
-    from diffusers import AutoencoderKL
-except ImportError:
-    print("diffusers is not installed: two convolutions take the place of its autoencoder.")
-    encoder, decoder = nn.Conv2d(3, 2, 4, 4), nn.ConvTranspose2d(2, 3, 4, 4)
-    model = zs.wrap(lambda x: (encoder(x), encoder(x) * 0 - 4), decoder)
+if len(sys.argv) > 2:
+    model, pictures = zs.load(sys.argv[1]), zs.data.load(sys.argv[2])
 else:
-    blocks = {"down_block_types": ["DownEncoderBlock2D"] * 3, "block_out_channels": [4] * 3}
-    blocks |= {"up_block_types": ["UpDecoderBlock2D"] * 3, "norm_num_groups": 2}
-    model = zs.load(AutoencoderKL(latent_channels=2, sample_size=8, **blocks))
+    pictures = zs.data.load("rooms", resolution=32, pictures=1000)
+    model = zs.models.build_for("spatial-vae", pictures, channels=4)  # latents of 4 x 8 x 8
+    model = zs.train(model, pictures, steps=100, batch=32, rate=2e-3, progress=False).model
 
-recording = zs.record(model, pictures)
-channels = torch.arange(model.latents).reshape(2, -1).tolist()  # each channel is one variable
-responses = zs.assays.response_matrix(recording, groups=channels)
-print(f"{model.latents} latents in 2 channels; response of each channel (1 = fully preserved):")
-print(responses.relative.diagonal().numpy().round(2))
-report = zs.assay(recording, names=["response-matrix", "variable-types", "holes"])
-print(report)
+recording = zs.record(model, pictures, samples=500)
+report = zs.assay(recording, names=["diffusion", "variable-types", "response-matrix"])
+print(report.card)
+
+importance = report.results["unit-importance"]
+best = int(importance.importance.argmax())
+print(f"Channel {best} matters most: without it {importance.importance[best]:.0%} is lost.")
+
+others = [channel for channel in range(recording.layout.channels) if channel != best]
+pruned = zs.prune(recording.autoencoder, units=others, fill=recording.codes.mean(0))
+quality = zs.assays.reconstruction_quality(zs.record(pruned, pictures, samples=500))
+print(f"PSNR {report.results['reconstruction-quality'].score:.1f} dB, without: {quality.score:.1f}")
 report.save("report.html")
