@@ -1,6 +1,7 @@
 """Every example runs and prints what it should."""
 
 import os
+import re
 import runpy
 import shutil
 import sys
@@ -72,7 +73,10 @@ def test_interpolate_on_the_manifold(run, tmp_path):
 
 def test_latents_of_a_diffusion_autoencoder(run, tmp_path):
     output = run("diffusion_latents.py")
-    assert "8 latents in 2 channels" in output
+    assert output.startswith("Ready for diffusion?")
+    assert '"scaling_factor": ' in output
+    before, after = re.search(r"PSNR ([\d.]+) dB, without: ([\d.]+)", output).groups()
+    assert float(before) > float(after) + 1
     assert (tmp_path / "report.html").is_file()
 
 
