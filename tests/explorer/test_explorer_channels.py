@@ -432,6 +432,46 @@ def test_long_sounds_keep_their_outline():
     session.close()
 
 
+def test_channels_of_sound_are_rendered_one_after_the_other():
+    x = torch.rand(12, 2, 3 * LONG, generator=torch.Generator().manual_seed(0))
+    model = zs.wrap(
+        lambda x: F.avg_pool1d(x, 4), lambda z: F.interpolate(z, scale_factor=4), prior=None
+    )
+    session = Session(model, x, name="stereo")
+    assert session.recording.layout == zs.Layout(2, (3 * LONG // 4,))
+    client = Client(session)
+    assert client.ask("session")["observation"]["shape"] == [2, 3 * LONG]
+    values = np.reshape(client.ask("sample", index=ROW)["observation"]["values"], (2, LONG))
+    parts = session.recording.data.batch([ROW])[0].numpy().reshape(2, LONG // 2, 6)
+    np.testing.assert_array_equal(values[:, ::2], parts.min(2))
+    np.testing.assert_array_equal(values[:, 1::2], parts.max(2))
+    answer = client.ask("channels", sample=ROW, brush=[1, 0, 1, 1])
+    difference = numbers(answer["difference"])
+    assert difference.shape == (LONG,)
+    sigma = float(statistics(session)[1][1])
+    shift = sigma / 2 / (session.renderer.high - session.renderer.low)  # in one of two channels
+    assert difference.max() == pytest.approx(shift, rel=1e-3)
+    assert not difference[4:].any()
+    session.close()
+
+
+def test_a_frame_of_a_video_in_colours_is_shown():
+    x = torch.rand(12, 3, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+    model = zs.wrap(
+        lambda x: F.avg_pool3d(x, 2), lambda z: F.interpolate(z, scale_factor=2), prior=None
+    )
+    session = Session(model, x, name="colours")
+    client = Client(session)
+    look = client.ask("session")["observation"]
+    assert (look["kind"], look["shape"], look["frames"]) == ("picture", [3, 8, 8], 4)
+    shown = client.ask("sample", index=ROW, frame=2)["observation"]
+    frame = session.recording.data.batch([ROW])[0, :, 2]
+    np.testing.assert_array_equal(
+        pixels(shown), (255 * frame.permute(1, 2, 0)).round().byte().numpy()
+    )
+    session.close()
+
+
 @pytest.fixture(scope="module")
 def video():
     """Six grey frames of 8 x 8, and latents of 1 x 3 x 4 x 4."""

@@ -17,7 +17,9 @@ def explore(
     compare: Annotated[
         str | None, Option(metavar="TARGET", help="A second model, to compare with the first.")
     ] = None,
-    samples: Annotated[int | None, Option(help="Observations to encode (default 4,000).")] = None,
+    samples: Annotated[
+        int | None, Option(help="Observations to encode (default 4,000; of latent maps 512).")
+    ] = None,
     seed: Seed = 0,
     port: Annotated[int, Option(help="Port to listen on; 0 for any free port.")] = 0,
     host: Annotated[

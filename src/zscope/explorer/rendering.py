@@ -26,9 +26,8 @@ class Renderer:
     Pictures of bytes and of numbers from 0 to 1 are shown as they are, numbers from -1 to 1
     with 0 as grey, and other numbers between the smallest and the largest of the data.
 
-    The `layout` of latent maps tells observations apart that look alike: with three axes of places,
-    they are videos, (colours x) frames x height x width, of which one frame is shown; with one,
-    pictures of one line are rows.
+    Where the `layout` of latent maps has three axes of places, observations are videos, (colours x)
+    frames x height x width, of which one frame is shown.
     """
 
     def __init__(self, data: Dataset, layout: Layout | None = None) -> None:
@@ -39,8 +38,6 @@ class Renderer:
         if self.frames:
             self.picture, self.shape = True, (*data.shape[:-3], *data.shape[-2:])
             self.shape = self.shape if len(self.shape) == 3 else (1, *self.shape)
-        elif axes == 1 and self.picture and data.shape[:2] == (1, 1):
-            self.picture = False
         rows = np.unique(np.linspace(0, len(data) - 1, min(256, len(data))).astype(int))
         x = data.batch(rows)
         self.low, self.high = float(x.min()), float(x.max())
@@ -88,17 +85,18 @@ class Renderer:
 
         A picture is {width, height, channels, bytes}: base64 of rows of pixels, 1 byte (grey)
         or 3 (red, green, blue) each, averaged so that no side is longer than `most` pixels; of a
-        video it is one `frame`. A vector is {values}, as the model sees them, and unless `long` at
-        most 4096 of them: the smallest and largest of each part. With `exact`, every observation is
-        {shape, values}, with the numbers that the decoder returned, in the units of the data.
+        video it is one `frame`. A vector is {values}, as the model sees them, and of sound one
+        channel after the other; unless `long` at most 4096 of each: the smallest and largest of
+        each part. With `exact`, every observation is {shape, values}, with the numbers that the
+        decoder returned, in the units of the data.
         """
         x = x.detach().cpu().float()
         if exact:
             x = x if self.scaling is None else self.scaling.restore(x)
             return [{"shape": list(one.shape), "values": one.flatten().tolist()} for one in x]
         if not self.picture:
-            rows = x.flatten(1) if long else _extremes(x.flatten(1))
-            return [{"values": one.tolist()} for one in rows]
+            rows = x if long else _extremes(x)
+            return [{"values": one.flatten().tolist()} for one in rows]
         x = self._at_frame(x, frame)
         if x.shape[1] not in (1, 3):
             # Neither grey nor colour: the channels are shown side by side.
@@ -118,11 +116,11 @@ class Renderer:
         ]
 
     def difference(self, x: Tensor, other: Tensor, *, most: int, frame: int = 0) -> Tensor:
-        """|x - other| of two observations as a share of the range: a map, mean over colours, or a
-        row."""
+        """|x - other| of two observations as a share of the range, mean over colours or channels: a
+        map or a row."""
         shares = ((x - other).abs() / (self.high - self.low)).detach().cpu().float()
         if not self.picture:
-            return _extremes(shares.flatten(1))[0]
+            return _extremes(shares if shares.ndim == 2 else shares.mean(1))[0]
         return _shrink(self._at_frame(shares, frame).mean(1, keepdim=True), most)[0, 0]
 
     def _at_frame(self, x: Tensor, frame: int) -> Tensor:
@@ -140,9 +138,9 @@ def _shrink(x: Tensor, most: int) -> Tensor:
 
 def _extremes(rows: Tensor) -> Tensor:
     """Rows of many numbers as the smallest and largest of each part, which keeps the outline."""
-    length = rows.shape[1]
+    length = rows.shape[-1]
     if length <= LONG:
         return rows
     bounds = torch.linspace(0, length, LONG // 2 + 1).long().tolist()
-    parts = [rows[:, a:b] for a, b in pairwise(bounds)]
-    return torch.stack([end for part in parts for end in (part.amin(1), part.amax(1))], 1)
+    parts = [rows[..., a:b] for a, b in pairwise(bounds)]
+    return torch.stack([end for part in parts for end in (part.amin(-1), part.amax(-1))], -1)

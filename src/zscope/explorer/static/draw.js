@@ -25,7 +25,11 @@ export function observation(look, { size = 96, label = "", table = false } = {})
   }
   const element = h("div", { className: "row-plot", role: "img", "aria-label": label, style: { "--size": `${size}px` } });
   element.show = (data, others = []) => {
-    const series = [{ values: data.values, className: "one", label: "decoded" }, ...others];
+    // Of sound, a line for each channel.
+    const channels = look.shape.length === 2 ? look.shape[0] : 1;
+    const length = data.values.length / channels;
+    const more = Array.from({ length: channels - 1 }, (_, k) => ({ values: data.values.slice((k + 1) * length, (k + 2) * length), className: "three", label: `channel ${k + 1}` }));
+    const series = [{ values: data.values.slice(0, length), className: "one", label: "decoded" }, ...more, ...others];
     element.replaceChildren(lines(series, { low: look.low, high: look.high, width: size * 1.5, height: size, bare: !table }));
     if (table) element.append(numbers(series, look));
     mark(element, false);
