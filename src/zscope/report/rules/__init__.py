@@ -52,7 +52,15 @@ RULES = (
         "Fewer than {percent:g} % of new samples move farther than 99 % of posterior samples when "
         "they are decoded and encoded again.",
         space.holes,
-        latents="any",
+    ),
+    Rule(
+        "holes between channels",
+        0.05,
+        "The share of channel hybrids that move farther than nearly all pictures, when they are "
+        "decoded and encoded again, is above that of the pictures by less than {percent:g} %, as "
+        "far as its interval tells.",
+        space.holes_between_channels,
+        latents="maps",
     ),
     Rule(
         "moved features",

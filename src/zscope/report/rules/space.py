@@ -17,6 +17,7 @@ __all__ = [
     "correlated_latents",
     "decoder_axes",
     "holes",
+    "holes_between_channels",
     "invariance",
     "responding_pairs",
     "structure",
@@ -39,18 +40,9 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
         f"posterior samples when they are decoded and encoded again (median "
         f"{float(result.ratio.median()):.2g} times as far); about 1 % is expected."
     )
-    of_prior, of_maps = result.source == "prior", facts.layout is not None
+    of_prior = result.source == "prior"
     name = "prior samples" if of_prior else "hybrid samples"
-    if share >= threshold and of_maps:
-        yield Finding(
-            f"{percent(share)} of {name} fall into holes",
-            evidence,
-            "no harm to diffusion, which learns how channels and places depend on each other; when "
-            "you edit latents, change them together",
-            "note",
-            0.2,
-        )
-    elif share >= threshold:
+    if share >= threshold:
         yield Finding(
             f"{percent(share)} of {name} fall into holes",
             evidence,
@@ -64,6 +56,34 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
     else:
         yield Finding(
             f"New samples are self-consistent: {percent(share)} of {name} fall into holes",
+            evidence,
+            level="healthy",
+            matters=0.7,
+        )
+
+
+def holes_between_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("holes")
+    if result is None:
+        return
+    name, chance = f"{result.source} samples", result.chance
+    evidence = (
+        f"{len(result.holes):,} of {result.samples:,} {name} move farther than {percent(1 - chance)} "
+        f"of {len(result.reference):,} pictures when they are decoded and encoded again (median "
+        f"{float(result.ratio.median()):.2g} times as far); about {percent(chance)} is expected."
+    )
+    if result.interval[0] > chance + threshold:
+        yield Finding(
+            f"{percent(result.score)} of {name} fall into holes",
+            evidence,
+            "no harm to diffusion, which learns how channels and places depend on each other; when "
+            "you edit latents, change them together",
+            "note",
+            0.2,
+        )
+    else:
+        yield Finding(
+            f"New samples are self-consistent: {percent(result.score)} of {name} fall into holes",
             evidence,
             level="healthy",
             matters=0.7,
