@@ -13,17 +13,21 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from unittest import mock
 
+import map_worlds
 import numpy as np
 import torch
+from map_worlds import autoregressive
 from scipy import integrate, stats
 from worlds import World, expected_kernel, expected_mmd, identity, responding
 
 import zscope as zs
 from zscope.assays import CATALOGUE
+from zscope.assays.diffusion.spectrum import low_pass
 from zscope.assays.disentanglement import score
 from zscope.assays.run import measure
 from zscope.autoencoder import Posterior, WithCausalBlock
 from zscope.data.dataset import Dataset
+from zscope.map_summary import cosine_basis
 from zscope.recording import Recording
 
 Interval = tuple[float, float, float]  # value, low, high
@@ -437,6 +441,149 @@ def three_models(source, samples, seed):
     ]
 
 
+# Maps of latents
+
+
+def lines(source, samples, seed):
+    """Two channels of 64 places with a correlation of 0.8 from one to the next."""
+    maps = torch.stack([autoregressive(samples, 64, 0.8, source) for _ in range(2)], 1)
+    maps = MAP_MEANS[:, None] + MAP_DEVIATIONS[:, None] * maps
+    return Recording.from_arrays(maps, layout=zs.Layout(2, (64,)), seed=seed)
+
+
+MAP_MEANS, MAP_DEVIATIONS = torch.tensor([1.0, -2.0]).double(), torch.tensor([1.0, 3.0]).double()
+MAP_SCALE = 1 / math.sqrt(float(MAP_DEVIATIONS.square().mean() + MAP_MEANS.var(correction=0)))
+
+
+def channel_moments(result) -> dict[str, Interval]:
+    rows = {"mean of a channel": "mean", "std of a channel": "std"}
+    return by_measure(result) | {
+        name: (float(getattr(result, word)[1]), *getattr(result, f"{word}_interval")[1].tolist())
+        for name, word in rows.items()
+    }
+
+
+def high_of_lines() -> float:
+    """The share of the upper half of the cosine terms in blocks of 8 of such lines."""
+    place = np.arange(8)
+    terms = cosine_basis(8).numpy()
+    energy = np.diag(terms @ 0.8 ** np.abs(np.subtract.outer(place, place)) @ terms.T)
+    return energy[4:].sum() / energy[1:].sum()
+
+
+SIDE = 8
+
+
+def smooth(source, samples, seed, model=map_worlds.space_to_depth):
+    """Periodic Gaussian pictures whose power falls as 1 / frequency²."""
+    number = int(torch.randint(2**31, (1,), generator=source))
+    return record(model(), map_worlds.power_law(samples, SIDE, 2.0, seed=number), seed)
+
+
+def picture_covariance() -> np.ndarray:
+    frequency = np.fft.fftfreq(SIDE) * SIDE
+    radius = np.hypot(frequency[:, None], frequency)
+    radius[0, 0] = 1
+    by_distance = np.fft.ifft2(1 / radius**2).real
+    row, column = np.divmod(np.arange(SIDE**2), SIDE)
+    apart = [np.subtract.outer(each, each) % SIDE for each in (row, column)]
+    covariance: np.ndarray = by_distance[apart[0], apart[1]]
+    return covariance / covariance[0, 0]
+
+
+def power_of(function) -> float:
+    """E |function(x)|² of such pictures, for a linear function."""
+    basis = torch.eye(SIDE**2, dtype=torch.float64).reshape(-1, 1, SIDE, SIDE)
+    columns = function(basis).flatten(1).numpy()
+    return float(np.einsum("ik,ij,jk->", columns, picture_covariance(), columns))
+
+
+def folded_equivariance() -> float:
+    """1 - mean error of space-to-depth, whose encoder is linear: x and the next are independent."""
+
+    def encode(x):
+        return torch.nn.functional.pixel_unshuffle(x, 2)
+
+    def halve(x):
+        return torch.nn.functional.avg_pool2d(x, 2)
+
+    ways = [lambda x: x.flip(2), lambda x: x.flip(3)]
+    ways += [partial(torch.rot90, k=k, dims=(2, 3)) for k in (1, 2, 3)]
+    errors = [
+        power_of(lambda x, t=t: encode(t(x)) - t(encode(x)))
+        / (power_of(lambda x, t=t: encode(t(x))) + power_of(lambda x, t=t: t(encode(x))))
+        for t in [*ways, halve]
+    ]
+    return 1 - sum(errors) / (len(errors) + 2)  # shifts by whole places are followed exactly
+
+
+def folded_spectrum() -> dict[str, float]:
+    """Excess, high frequencies and correspondence of space-to-depth: one block of 4 x 4 places."""
+    terms = cosine_basis(4)
+    band = torch.arange(4)[:, None] + torch.arange(4)
+
+    def high(function) -> float:
+        def energy(chosen):
+            return power_of(
+                lambda x: chosen * torch.einsum("uh,nchw,vw->ncuv", terms, function(x), terms)
+            )
+
+        return energy(band >= 4) / energy(band >= 1)
+
+    def encode(x):
+        return torch.nn.functional.pixel_unshuffle(x, 2)
+
+    def correspondence(count):
+        number = count, count
+        error = power_of(lambda x: low_pass(encode(x), number) - encode(low_pass(x, number)))
+        return error / power_of(lambda x: low_pass(x, number))
+
+    folded = high(encode)
+    return {
+        "excess": folded / high(lambda x: torch.nn.functional.avg_pool2d(x, 2)),
+        "high frequencies": folded,
+        "correspondence at 1/2": correspondence(2),
+        "correspondence at 1/4": correspondence(1),
+    }
+
+
+def uneven(source, samples, seed, model=map_worlds.identity, sizes=(1.0,)):
+    """White maps, each picture with an amplitude of its own; channels of these sizes."""
+    amplitude = 0.5 + torch.rand(samples, 1, 1, 1, generator=source)
+    maps = amplitude * torch.randn(samples, len(sizes), 6, 6, generator=source)
+    return record(model(), maps * torch.tensor(sizes)[:, None, None], seed)
+
+
+def leaking(source, samples, seed):
+    """Copied, but the place to the left adds to the first channel as much as the second says."""
+
+    def decode(z):
+        first, second = z[:, :1], z[:, 1:]
+        return torch.cat([first + second * first.roll(1, 3), second], 1)
+
+    first = torch.randn(samples, 1, 6, 6, generator=source)
+    second = torch.rand(samples, 1, 6, 6, generator=source)  # E z² = 1/3
+    model = zs.wrap(lambda x: x.clone(), decode, prior=None)
+    return record(model, torch.cat([first, second], 1), seed)
+
+
+def faded(source, samples, seed):
+    """A fixed picture of random brightness, of which nine tenths are decoded."""
+    row = torch.arange(16) / 15
+    pattern = (row[:, None] * row + row.flip(0)) / 2
+    brightness = 0.5 + 0.5 * torch.rand(samples, 1, 1, 1, generator=source)
+    model = zs.wrap(lambda x: x.clone(), lambda z: 0.9 * z, prior=None)
+    return record(model, brightness * pattern, seed)
+
+
+def fading() -> float:
+    """Mean PSNR: the error is a tenth of the picture, whose brightness is even in 0.5 to 1."""
+    row = np.arange(16) / 15
+    pattern = (row[:, None] * row + row[::-1]) / 2
+    mean_log = (0.5 * math.log(2) - 0.5) / 0.5  # E ln b
+    return -10 * math.log10(0.01 * float((pattern**2).mean())) - 20 * mean_log / math.log(10)
+
+
 SCORES = "two factors, three latents, Gaussian noise"
 SMALLER = "not that of many more"  # in the flag of scores that depend on the number of samples
 COSTLY = {"resamples": 5}
@@ -445,6 +592,9 @@ CURVED = "curved decoder of two latents"
 DRIFT = consistency()
 EIGENVALUES = np.array([4, 2, 1]) / 7
 CORRELATIONS = COVARIANCE / np.sqrt(np.outer(COVARIANCE.diagonal(), COVARIANCE.diagonal()))
+
+LINES = "two channels of 64 places, correlated by 0.8 from one to the next"
+FOLDED = "pictures of power 1 / frequency², folded into four channels"
 
 CASES = [
     *(
@@ -534,6 +684,22 @@ CASES = [
          features(product), {"size": 2 / math.sqrt(1.09)}, scales="samples", read=size),
     Case("type-probe", "type-probe", "a factor of two values in one latent", 300, probed,
          options={"penalties": 2}, scales="samples", many=60_000),
+    Case("latent-statistics", "latent-statistics", LINES, 40, lines,
+         {"scaling factor": MAP_SCALE, "shift factor": -0.5, "mean of a channel": -2.0,
+          "std of a channel": 3.0}, read=channel_moments, quick=True),
+    Case("latent-spectrum", "latent-spectrum", LINES, 40, lines,
+         {"high frequencies along time": high_of_lines()}, quick=True),
+    Case("latent-spectrum folded", "latent-spectrum", FOLDED, 96, smooth, folded_spectrum()),
+    Case("equivariance", "equivariance", FOLDED, 96, smooth, {"score": folded_equivariance()}),
+    Case("noise-robustness", "noise-robustness", "white maps of random amplitude, copied", 400,
+         uneven, {"gain": 1.0}),
+    Case("locality", "locality", "a channel that leaks as much as another says", 96,
+         # Of a change of the first channel 1 / (1 + E z²) stays, z the second; all of others.
+         leaking, {"score": (3 / 4 + 1) / 2}, repeats=1000),
+    Case("unit-importance", "unit-importance", "two channels of variances 4 to 1, copied", 96,
+         partial(uneven, sizes=(2.0, 1.0)), {"importance of channel 0": 0.8}, repeats=1000),
+    Case("reconstruction-quality", "reconstruction-quality", "a picture of random brightness", 60,
+         faded, {"PSNR, dB": fading()}, scales="samples", many=4_000),
 ]  # fmt: skip
 
 

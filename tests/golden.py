@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 import zscope as zs
+from zscope.assays import run
 from zscope.results import plain
 
 FILE = Path(__file__).parent / "reference" / "golden.json"
@@ -103,6 +105,29 @@ class Conditional(Curved):
     def prior_given(self, auxiliary):
         mean = 0.3 * auxiliary[:, :1].expand(-1, self.latents)
         return zs.Posterior(mean, torch.ones_like(mean))
+
+
+class Maps(zs.Autoencoder):
+    """Two channels with a place for each four pixels; the encoder is not quite linear."""
+
+    prior = "normal"
+    layout = zs.Layout(2, (4, 4))
+    latents = 32
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(waves(2, 1, 3, 3, phase=1.0))
+        self.back = torch.nn.Parameter(waves(2, 1, 4, 4, phase=2.0))
+
+    def encode(self, x, auxiliary=None):
+        maps = F.conv2d(x, self.weight, stride=2, padding=1)
+        spread = 0.1 + 0.05 * maps.tanh().square()
+        return zs.Posterior(
+            (maps + 0.2 * maps.sin()).flatten(1), spread.flatten(1), layout=self.layout
+        )
+
+    def decode(self, z):
+        return F.conv_transpose2d(self.layout.view(z), self.back, stride=2, padding=1).sigmoid()
 
 
 def waves(*shape: int, phase: float = 0.0) -> torch.Tensor:
@@ -202,6 +227,9 @@ def measure() -> Iterator[tuple[str, Any]]:
         options={name: QUICKER[name] for name in on_request if name in QUICKER},
     )  # fmt: skip
     yield from results_of("vae", report)
+    maps = zs.record(Maps(), pictures(), samples=SAMPLES, seed=SEED)
+    outcome = run.measure(maps, ["diffusion"], resamples=RESAMPLES)
+    yield from results_of("maps", outcome)
     report = zs.assay(bare(), names=NAMES["bare"], resamples=RESAMPLES, progress=False)
     yield from results_of("bare", report)
     vae, other = Curved(), built("vae", table())
@@ -244,7 +272,7 @@ def losses() -> Iterator[tuple[str, Any]]:
         yield f"losses: {name}", {term: value.item() for term, value in values.items()}
 
 
-def results_of(world: str, report: zs.Report) -> Iterator[tuple[str, Any]]:
+def results_of(world: str, report: zs.Report | run.Measurements) -> Iterator[tuple[str, Any]]:
     assert not report.failed, {name: each.traceback for name, each in report.failed.items()}
     for name, result in report.results.items():
         yield f"{world}: {name}", numbers_of(result)

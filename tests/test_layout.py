@@ -1,7 +1,9 @@
 """Layouts: channels and places of latents, from the encoder's output to the recording."""
 
+import json
 import math
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -321,3 +323,15 @@ def test_every_assay_of_maps_runs_on_every_kind_of_maps():
             numbers = [m.value for m in result.measures()]
             assert np.isfinite(numbers).all(), (name, numbers)
             assert "nan" not in repr(result).lower().split(), name
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, e in zs.assays.CATALOGUE.items() if e.group == "diffusion"]
+)
+def test_results_of_maps_are_json_and_drawn(name):
+    result = zs.assays.CATALOGUE[name].load()(zs.record(average_pooling(), power_law(20, 24, 1.0)))
+    again = json.loads(json.dumps(result.to_dict()))
+    assert again["samples"] == 20
+    if name != "reconstruction-quality":
+        result.plot()
+        plt.close("all")

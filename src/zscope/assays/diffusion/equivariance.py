@@ -54,7 +54,7 @@ from zscope.errors import InterfaceError, Undefined
 from zscope.layout import Layout
 from zscope.map_summary import all_axes, with_channels
 from zscope.randomness import fresh
-from zscope.results import Measure, Scored
+from zscope.results import Measure, Result, Scored
 
 __all__ = ["Equivariance", "Transformed", "equivariance"]
 
@@ -62,8 +62,8 @@ LEAVES = 2.0
 """Times the error of reconstructions at which transformed pictures are outside the data."""
 
 
-@dataclass(frozen=True)
-class Transformed:
+@dataclass(frozen=True, eq=False)
+class Transformed(Result):
     """What was measured of one transformation."""
 
     encoder: float  # eps_E

@@ -61,15 +61,15 @@ from zscope.layout import Layout
 from zscope.map_summary import MapSummary, all_axes, cosine_basis, spectral_axes
 from zscope.randomness import fresh
 from zscope.recording import Recording
-from zscope.results import Measure, Scored
+from zscope.results import Measure, Result, Scored
 
 __all__ = ["LatentSpectrum", "Spectrum", "cut", "latent_spectrum", "low_pass"]
 
 CUTS = (0.5, 0.25)
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, eq=False)
+class Spectrum(Result):
     """The spectrum of maps along some axes."""
 
     bands: list[float]  # mean energy of a term, b = 0, 1, ...; white maps have 1 in all
