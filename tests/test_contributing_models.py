@@ -105,12 +105,19 @@ def test_a_conditional_model_is_measured_by_all_that_need_not_encode_what_it_dec
     report = zs.assay(model, data, progress=False)
     assert not report.failed
     assert "no causal block" in report.missing.pop("masks")
+    for name, entry in zs.assays.CATALOGUE.items():
+        if "layout" in entry.needs and "autoencoder" not in entry.takes:
+            assert "without channels and places" in report.missing.pop(name)
     assert set(report.missing.values()) == {
         "Not applicable: the encoder of this model is conditional: it needs factors, and decoded "
         "observations have none. Use assays of its codes or of its decoder."
     }
     assert {"response-matrix", "holes", "sample-quality"} <= set(report.missing)
-    entries = [each for each in zs.assays.CATALOGUE.values() if each.name != "masks"]
+    entries = [
+        each
+        for each in zs.assays.CATALOGUE.values()
+        if each.name != "masks" and "layout" not in each.needs
+    ]
     usual = [each for each in entries if not each.compares and not each.on_request]
     apply = {each.name for each in usual if "autoencoder" not in each.takes}
     assert set(report.results) == apply

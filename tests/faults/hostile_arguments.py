@@ -10,6 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 import zscope as zs
+from zscope.data.dataset import Dataset
 
 # --- arrays ---------------------------------------------------------------------------------
 
@@ -281,6 +282,47 @@ def recordings(draw: Any) -> zs.Recording:
             return zs.record(model, data, samples=draw(st.sampled_from((10_000, 12, 1))))
     codes, factors, variances = draw(tables())
     return zs.Recording.from_arrays(codes, factors, variances=variances)
+
+
+class MapModel(Model):
+    """The same of pictures, with latents that are maps of the same shape."""
+
+    def __init__(self, fault: str, shape: tuple[int, ...]) -> None:
+        size = int(np.prod(shape))
+        super().__init__(fault, size, size)
+        self.shape = shape
+        self.weight.data = torch.eye(size) + 0.1 * self.weight.data / size**0.5
+        self.layout = zs.Layout(shape[0], shape[1:])
+
+    def decode(self, z):
+        x = super().decode(z)
+        return x.reshape(-1, *self.shape) if x.shape[1] == self.features else x
+
+
+SHAPES = ((2, 4, 4), (2, 4, 4), (1, 8, 4), (2, 8), (1, 2, 4, 4), (3, 1, 2))
+
+
+@st.composite
+def map_recordings(draw: Any) -> zs.Recording:
+    """Of a model with a fault, or of arrays; latents with channels and places."""
+    shape, rows = draw(st.sampled_from(SHAPES)), draw(st.sampled_from(ROWS))
+    x = draw(arrays(rows, int(np.prod(shape)), 3))
+    layout = zs.Layout(shape[0], shape[1:])
+    if draw(st.booleans()):
+        spread = draw(st.sampled_from((None, 0.0, 0.1, 1e30)))
+        variances = None if spread is None else np.full((rows, layout.latents), spread)
+        return zs.Recording.from_arrays(x, variances=variances, layout=layout)
+    table = np.asarray(x, np.float32).reshape(-1, *shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MapModel(draw(st.sampled_from(FAULTS)), shape)
+        return zs.record(model, Dataset("maps", table))
+
+
+def healthy_maps(deterministic: bool) -> zs.Recording:
+    """One that every assay of maps can answer."""
+    x = np.random.default_rng(0).standard_normal((24, 2, 8, 8)).astype(np.float32)
+    return zs.record(MapModel("deterministic" if deterministic else "", (2, 8, 8)), x)
 
 
 def healthy(block: bool, deterministic: bool) -> zs.Recording:

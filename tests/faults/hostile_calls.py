@@ -19,6 +19,8 @@ from hostile_arguments import (
     arrays,
     datasets,
     healthy,
+    healthy_maps,
+    map_recordings,
     models,
     options,
     recordings,
@@ -38,10 +40,14 @@ def assay_calls(draw: Any, name: str) -> Call:
     names = arguments.option_names(entry)
     if not entry.compares and draw(st.integers(0, 7)) == 0:
         chosen = {option: USUAL[option] for option in names if option in USUAL}
+        if "layout" in entry.needs:
+            return function, (healthy_maps(draw(st.booleans())),), chosen
         return function, (healthy("causal block" in entry.needs, draw(st.booleans())),), chosen
     chosen = draw(options(names))
     if entry.compares:
         return function, draw(compared(name)), chosen
+    if "layout" in entry.needs and draw(st.integers(0, 3)):
+        return function, (draw(map_recordings()),), chosen
     if draw(st.booleans()):
         return function, (draw(recordings()),), chosen
     codes, factors, variances = draw(tables())
@@ -51,6 +57,7 @@ def assay_calls(draw: Any, name: str) -> Call:
         "codes": lambda: codes,
         "recording": lambda: draw(st.sampled_from((posterior(codes, variances), codes))),
         "recording_or_codes": lambda: codes,
+        "maps": lambda: draw(st.sampled_from((posterior(codes, variances), codes))),
         "posterior": lambda: posterior(codes, variances),
         "relative": lambda: posterior(codes, variances),
         "factors": lambda: factors,
