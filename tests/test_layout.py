@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,6 +25,7 @@ from map_worlds import (
 from torch import nn
 
 import zscope as zs
+from zscope.adapters import from_diffusers
 from zscope.errors import ConfigError, InterfaceError
 from zscope.layout import LatentScaling
 from zscope.recording import join_posteriors
@@ -332,6 +334,49 @@ def test_results_of_maps_are_json_and_drawn(name):
     result = zs.assays.CATALOGUE[name].load()(zs.record(average_pooling(), power_law(20, 24, 1.0)))
     again = json.loads(json.dumps(result.to_dict()))
     assert again["samples"] == 20
-    if name != "reconstruction-quality":
-        result.plot()
-        plt.close("all")
+    result.plot()
+    plt.close("all")
+
+
+# diffusers, by a stand-in of the same form
+
+
+class StandIn(nn.Module):
+    """Encodes and decodes as the autoencoders of diffusers do; no package is needed."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+
+    def encode(self, x):
+        mean = torch.nn.functional.pixel_unshuffle(x, 2)
+        law = SimpleNamespace(mean=mean, logvar=torch.full_like(mean, -4.0))
+        return SimpleNamespace(latent_dist=law)
+
+    def decode(self, z):
+        return SimpleNamespace(sample=torch.nn.functional.pixel_shuffle(z, 2))
+
+
+def test_a_diffusers_model_has_a_layout_and_its_declared_scaling():
+    x = power_law(20, 16, 1.0).sigmoid()
+    model = from_diffusers(StandIn({"scaling_factor": 0.5, "shift_factor": 0.1}))
+    assert model.latent_scaling == LatentScaling(scaling_factor=0.5, shift_factor=0.1)
+    recording = zs.record(model, x)
+    assert recording.layout == zs.Layout(4, (8, 8))
+    result = zs.assays.latent_statistics(recording)
+    expected = 0.5 * math.sqrt(float((2 * x - 1).var(correction=0)) + math.exp(-4))
+    assert result.declared_std == pytest.approx(expected, rel=1e-4)
+    assert result.declared["scaling_factor"] == 0.5
+    # Pictures from 0 to 1 are decoded as such again.
+    assert torch.allclose(model.decode(recording.codes), recording.observations, atol=1e-6)
+
+
+def test_a_scaling_for_each_channel_and_none_at_all_are_read():
+    own = {"latents_mean": [0.0, 0.1, 0.2, 0.3], "latents_std": [1, 2, 3, 4]}
+    scaling = from_diffusers(StandIn(SimpleNamespace(**own))).latent_scaling
+    assert scaling.latents_std == (1, 2, 3, 4)
+    assert scaling.scaling_factor is None
+    assert from_diffusers(StandIn({})).latent_scaling is None
+    assert from_diffusers(StandIn(None)).latent_scaling is None
+    with pytest.raises(InterfaceError, match="cannot be read .*scaling_factor"):
+        from_diffusers(StandIn({"scaling_factor": "large"}))

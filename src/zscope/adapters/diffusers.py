@@ -58,12 +58,18 @@ def _scaling(config: Any) -> LatentScaling | None:
     def numbers(name: str) -> tuple[float, ...] | None:
         return None if (given := value(name)) is None else tuple(float(each) for each in given)
 
-    scaling = LatentScaling(
-        number("scaling_factor"),
-        number("shift_factor"),
-        numbers("latents_mean"),
-        numbers("latents_std"),
-    )
+    try:
+        scaling = LatentScaling(
+            number("scaling_factor"),
+            number("shift_factor"),
+            numbers("latents_mean"),
+            numbers("latents_std"),
+        )
+    except (TypeError, ValueError) as error:
+        raise InterfaceError(
+            f"from_diffusers: the configuration declares a scale of latents that cannot be read "
+            f"({error}). Correct scaling_factor, shift_factor, latents_mean and latents_std."
+        ) from None
     return scaling if scaling else None
 
 

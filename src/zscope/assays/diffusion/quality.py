@@ -123,6 +123,13 @@ class ReconstructionQuality(Scored):
             lines += [("Fréchet distance of two halves", text), ("features", str(self.extractor))]
         return lines
 
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        values = torch.tensor([self.score, self.chance])
+        names = ["reconstruction", "mean picture"]
+        return bars(values, names=names, marks=[0], y=f"{self.measure_name}, dB", ax=ax)
+
 
 @accepts_recording
 def reconstruction_quality(
