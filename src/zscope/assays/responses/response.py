@@ -23,8 +23,9 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import Recorded, base_responses, base_samples
+from zscope.assays.engine import Recorded, base_samples
 from zscope.assays.entry import Entry
+from zscope.assays.pictures import shared_responses
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.layout import Layout
 from zscope.randomness import fresh
@@ -130,7 +131,7 @@ def response(
         base = recorded_codes(codes, "response")
         if samples < len(base):
             base = posterior_samples(Posterior(base), samples, generator=generator)
-    posterior = base_responses(autoencoder, codes, base)
+    posterior = shared_responses(autoencoder, codes, base, "response")
     result = Response(base.detach(), posterior.mean, posterior.sample(generator), layout)
     return result if layout is None else name_units(result, "channel", layout.unit_names())
 
