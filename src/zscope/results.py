@@ -226,7 +226,8 @@ class Result:
         lines += [["rows", self.rows_text]] if self.rows_text else []
         for part in ("interval", "chance"):
             reasons = {getattr(measure, part): None for measure in measures}
-            lines += [[f"no {part}", reason] for reason in reasons if isinstance(reason, str)]
+            texts = [self.worded(reason) for reason in reasons if isinstance(reason, str)]
+            lines += [[f"no {part}", text] for text in texts]
         lines += [["flag", self.worded(flag)] for flag in getattr(self, "flags", [])]
         return ([header, *scores] if scores else []), lines
 

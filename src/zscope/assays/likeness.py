@@ -56,7 +56,7 @@ COARSE = 1.5
 FAR_OF_FEW = 0.95
 MANY = 1000
 """Held out, for which the 99 % quantile is that of more than a few."""
-PICTURE_BYTES = 64 * 2**20
+PICTURE_BYTES = 32 * 2**20
 FEWEST_PICTURES = 64
 """To compare with, however large they are."""
 
@@ -120,7 +120,7 @@ def likeness_of_maps(
 ) -> Likeness:
     """What the recorded pictures say about others; nothing without pictures.
 
-    The base pictures are held out, or a fifth if there are few; up to 1,000 others of at most 64 MB
+    The base pictures are held out, or a fifth if there are few; up to 1,000 others of at most 32 MB
     are compared with. They are decoded already.
     """
     if not isinstance(recorded, Recording) or recorded.dataset is None:

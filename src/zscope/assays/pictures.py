@@ -14,7 +14,15 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.engine import check_size, chunk_size, decode, decode_and_respond, encode
+from zscope.assays.engine import (
+    Recorded,
+    base_responses,
+    check_size,
+    chunk_size,
+    decode,
+    decode_and_respond,
+    encode,
+)
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.layout import Layout
@@ -229,6 +237,19 @@ def varying(x: Tensor, who: str) -> Tensor:
             "with. Give data that vary."
         )
     return distance
+
+
+def shared_responses(
+    autoencoder: Autoencoder, recorded: Recorded, base: Codes, who: str
+) -> Posterior:
+    """The posteriors of the decoded base samples, which are known for the base pictures of maps."""
+    if (
+        isinstance(recorded, Recording)
+        and recorded.dataset is not None
+        and len(base) == base_count(recorded)
+    ):
+        base_pictures(autoencoder, recorded, who)
+    return base_responses(autoencoder, recorded, base)
 
 
 def intervals(

@@ -46,7 +46,6 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import (
     Recorded,
-    base_responses,
     base_samples,
     chunk_size,
     decode,
@@ -57,7 +56,7 @@ from zscope.assays.engine import (
 )
 from zscope.assays.entry import Entry
 from zscope.assays.likeness import MANY, Likeness, likeness, likeness_of_maps
-from zscope.assays.pictures import channel_scales, summary_of
+from zscope.assays.pictures import channel_scales, shared_responses, summary_of
 from zscope.assays.shares import wilson
 from zscope.assays.units import UnitsOption, units_of
 from zscope.autoencoder import Autoencoder
@@ -268,7 +267,7 @@ def hole_reference(
     if layout is not None:
         return _reference_of_maps(autoencoder, posterior, layout, samples, quantile, generator)
     base = base_samples(posterior, samples, "hole_score", generator)
-    responses = base_responses(autoencoder, posterior, base).mean
+    responses = shared_responses(autoencoder, posterior, base, "hole_score").mean
     spread, response_spread = base.double().std(0).cpu(), responses.double().std(0).cpu()
     used = _used(autoencoder, posterior, spread, response_spread, "latents")
     unit = spread[used] if autoencoder.prior is None else torch.ones(len(used)).double()
@@ -300,7 +299,7 @@ def _reference_of_maps(
     sigma = channel_scales(summary_of(known, who))[1]
     # First, because it decodes and encodes the base pictures, and responses are then known.
     alike = likeness_of_maps(autoencoder, maps, [], sigma[:0])
-    responses = base_responses(autoencoder, maps, base).mean
+    responses = shared_responses(autoencoder, maps, base, who).mean
     spread, response_spread = (
         layout.sums(each.double().var(0, correction=0)[None])[0].sqrt().cpu()
         for each in (base, responses)

@@ -2,9 +2,9 @@
 
 The base N¹ is decoded with unit i taken from the alternative N², for every unit i. In the
 double form there is a second alternative N³, and image (i, j) has unit i of N² and unit j
-of N³ (on the diagonal: unit i of N² alone). A unit is a latent or, with `groups` or `parts`,
-several. With several `alternatives`, image (i, k) has unit i of alternative k and the rest of the
-base: a row shows what one unit can change.
+of N³ (on the diagonal: unit i of N² alone). A unit is a latent or, with `units`, `groups` or
+`parts`, several; of latents that are maps it is a channel. With several `alternatives`, image
+(i, k) has unit i of alternative k and the rest of the base: a row shows what one unit can change.
 
 In a model with a causal block, on="causes" replaces causes instead of noises: the cause of
 unit i is set to its value in the alternative, independent of its parents and its noise, and
@@ -26,9 +26,11 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
+from zscope.assays.units import Units, UnitsOption, units_of
 from zscope.autoencoder import Autoencoder, Posterior, WithCausalBlock, evaluation
 from zscope.errors import ConfigError, Undefined
-from zscope.groups import Groups, membership, partition
+from zscope.groups import Groups
+from zscope.layout import Layout
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import posterior as posterior_samples
@@ -62,8 +64,9 @@ class Hybridisation(Result):
         return self.change if self.change.ndim == 1 else self.change.square().mean(1).sqrt()
 
     def to_dict(self) -> dict[str, Any]:
-        """Without the pictures."""
+        """Without the pictures, and without codes of maps."""
         left_out = ("decoded", "decoded_sources", *(() if self.double else ("double",)))
+        left_out = (*left_out, *(() if self.unit == "latent" else ("sources", "codes")))
         return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     def summary(self) -> list[tuple[str, str]]:
@@ -84,7 +87,10 @@ class Hybridisation(Result):
         decoded = self.decoded[units][:, units] if self.double else self.decoded[units]
         names = [str(unit) for unit in units]
         if self.change.ndim == 2 and not self.double:
-            names = [f"latents {_range(self.groups[unit])}" for unit in units]
+            names = [
+                self.unit_names[unit] if self.unit_names else f"latents {_range(self.groups[unit])}"
+                for unit in units
+            ]
             return segment_grid(decoded, self.decoded_sources, names=names, ax=ax)
         ax = hybrid_grid(decoded, self.decoded_sources, names=names, ax=ax)
         if len(units) < len(change):
@@ -101,6 +107,7 @@ def hybridisation(
     double: bool = False,
     alternatives: int = 1,
     on: Literal["noises", "causes"] = "noises",
+    units: UnitsOption = "auto",
     groups: Groups | Literal["model"] | None = None,
     parts: int | None = None,
     generator: Generator | None = None,
@@ -109,8 +116,9 @@ def hybridisation(
 
     The first code is the base, followed by the `alternatives` (two for `double`); from more
     codes, they are drawn at random. Units are `on` the noises (the codes) or, in a model
-    with a causal block, on the causes. They are single latents, `groups` of them ("model": the
-    variables of the model), or `parts` of equally many latents, in their order.
+    with a causal block, on the causes. They are `units`: single latents or, of maps, channels;
+    `groups` of latents ("model": the variables of the model); or `parts` of equally many latents,
+    in their order.
     """
     whole("hybridisation", 1, alternatives=alternatives)
     if double and alternatives > 1:
@@ -119,6 +127,7 @@ def hybridisation(
             "alternatives. Leave one of the options out."
         )
     generator = fresh(generator)
+    layout = codes.layout if isinstance(codes, Posterior) else autoencoder.layout
     if isinstance(codes, Posterior):
         codes = codes.mean
     codes = recorded_codes(codes, "hybridisation")
@@ -130,45 +139,51 @@ def hybridisation(
         )
     if len(codes) > needed:
         codes = posterior_samples(Posterior(codes), needed, generator=generator)
-    lists = _units(autoencoder, groups, parts, codes.shape[1])
+    chosen = _units(autoencoder, units, groups, parts, codes.shape[1], layout, alternatives)
     if on == "causes":
-        hybrids, decoded = _cause_hybrids(autoencoder, codes, lists, double)
+        hybrids, decoded = _cause_hybrids(autoencoder, codes, chosen.lists, double)
     else:
-        hybrids = _noise_hybrids(codes, lists, double)
+        hybrids = _noise_hybrids(codes, chosen, double)
         decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]))
     sources, grid = decoded[:needed], decoded[needed:]
     change = (grid - sources[0]).flatten(1).double().square().mean(1).sqrt()
     shape = hybrids.shape[:-1]
-    return Hybridisation(
+    result = Hybridisation(
         sources=codes,
         decoded_sources=sources,
         codes=hybrids,
         decoded=grid.unflatten(0, shape),
-        groups=lists,
+        groups=chosen.lists,
         change=change.reshape(shape),
         on=on,
         double=double,
     )
+    return chosen.name(result)
 
 
 def _units(
     autoencoder: Autoencoder,
+    units: UnitsOption,
     groups: Groups | Literal["model"] | None,
     parts: int | None,
     latents: int,
-) -> list[list[int]]:
+    layout: Layout | None,
+    rounds: int,
+) -> Units:
     """The latents of each unit."""
+    who = "hybridisation"
     if parts is None:
         groups = autoencoder.groups if isinstance(groups, str) else groups
-        return partition(groups, latents, "hybridisation")
-    whole("hybridisation", 1, parts=parts)
+        return units_of(who, units, groups, latents, layout, rounds=rounds)
+    whole(who, 1, parts=parts)
     if groups is not None or latents % parts:
         raise ConfigError(
             f"hybridisation: parts={parts} of {latents} latents"
             f"{'' if groups is None else ', and groups'}; expected a number that divides the "
             "latents evenly, and no groups. List other units: groups=[[0, 1], [2]]."
         )
-    return [part.tolist() for part in torch.arange(latents).chunk(parts)]
+    lists = [part.tolist() for part in torch.arange(latents).chunk(parts)]
+    return units_of(who, units, lists, latents, layout)
 
 
 def _range(latents: list[int]) -> str:
@@ -179,8 +194,8 @@ def _range(latents: list[int]) -> str:
     return ", ".join(map(str, latents))
 
 
-def _noise_hybrids(codes: Codes, groups: list[list[int]], double: bool) -> Tensor:
-    member = membership(groups, codes.shape[1]).to(codes.device)
+def _noise_hybrids(codes: Codes, units: Units, double: bool) -> Tensor:
+    member = units.number.to(codes.device) == torch.arange(len(units), device=codes.device)[:, None]
     if len(codes) == 2:
         return torch.where(member, codes[1], codes[0])
     if not double:
@@ -234,4 +249,5 @@ ENTRY = Entry(
     takes=("decoder", "codes"),
     passes="(latents + 1) * alternatives + 1",
     most=4_000,
+    maps="units",
 )

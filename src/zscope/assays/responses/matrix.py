@@ -55,12 +55,12 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import (
     Recorded,
-    base_responses,
     base_samples,
     posterior_of,
     responses,
 )
 from zscope.assays.entry import Entry
+from zscope.assays.pictures import shared_responses
 from zscope.assays.responses.resampling import (
     block_tail,
     block_weights,
@@ -230,7 +230,7 @@ def response_matrix(
     chosen = units_of(who, units, groups, base.shape[1], recorded.layout, rounds=len(base))
     chosen.enough(who, len(recorded))
     inside = _inside(patch, recorded.layout, chosen, who)
-    before = base_responses(autoencoder, posterior, base).mean
+    before = shared_responses(autoencoder, posterior, base, who).mean
     weights = block_weights(len(base), resamples, generator)
     donors = base.roll(-1, 0)
     if inside is not None:

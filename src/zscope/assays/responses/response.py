@@ -9,6 +9,10 @@ a linear one with decoder W and encoder W⁺ it is 0 on the row space of W and -
 Permuting the latents permutes the response; shifting or rescaling the observations changes
 nothing if the encoder inverts it.
 
+Of latents that are maps, codes are posterior means of pictures, and `by_channel` is the root mean
+square of R(z) - z over pictures and places, in units of the standard deviation of the channel over
+these pictures: 0 for an identity autoencoder, unchanged by shifting and scaling channels.
+
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2 and 3.
 """
 
@@ -19,17 +23,21 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import Recorded, base_responses
+from zscope.assays.engine import Recorded, base_samples
 from zscope.assays.entry import Entry
+from zscope.assays.pictures import shared_responses
 from zscope.autoencoder import Autoencoder, Posterior
+from zscope.layout import Layout
 from zscope.randomness import fresh
 from zscope.recording import Recording
-from zscope.results import Result
+from zscope.results import Result, listed, name_units
 from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
 __all__ = ["Response", "response"]
+
+_CODES = ("codes", "response", "sampled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +47,29 @@ class Response(Result):
     codes: Codes
     response: Codes
     sampled: Codes
+    layout: Layout | None = None  # if the latents are maps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Of maps without codes, which may be millions of numbers."""
+        values = super().to_dict()
+        left_out = ("layout",) if self.layout is None else ("layout", *_CODES)
+        values = {name: value for name, value in values.items() if name not in left_out}
+        if self.by_channel is not None:
+            values |= {"distance": self.distance.tolist(), "by_channel": self.by_channel.tolist()}
+        return values
+
+    @property
+    def by_channel(self) -> Tensor | None:
+        """The displacement of each channel, in units of its standard deviation; None of vectors."""
+        if self.layout is None:
+            return None
+        count = len(self.codes) * self.layout.positions
+        moved = self.layout.reduce(self.displacement.double()).sum(0) / count
+        maps = self.codes.double().reshape(len(self.codes), self.layout.channels, -1)
+        scale = maps.std((0, 2), correction=0)
+        # A constant channel has no unit; one that stays as it is has not moved.
+        unit = torch.where(scale > 0, scale, 1)
+        return moved.sqrt() / unit
 
     @property
     def displacement(self) -> Codes:
@@ -53,16 +84,22 @@ class Response(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         spread = self.codes.std(0, correction=0).norm()
-        return [
+        lines = [
             ("codes", str(len(self.codes))),
             ("median displacement", f"{self.distance.median():.4g}"),
             ("largest displacement", f"{self.distance.max():.4g}"),
             ("spread of the codes", f"{spread:.4g}"),
         ]
+        if self.by_channel is not None:
+            each = listed([f"{float(value):.3g}" for value in self.by_channel])
+            lines.append(("displacement of each channel", f"{each} (in standard deviations)"))
+        return lines
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import arrows, histograms
+        from zscope.plots import arrows, bars, histograms
 
+        if self.by_channel is not None:
+            return bars(self.by_channel, x="channel", y="displacement", ax=ax)
         if self.codes.shape[1] == 1:  # there is no plane
             return histograms(
                 {"codes": self.codes, "responses": self.response}, x="latent 0", ax=ax
@@ -83,7 +120,10 @@ def response(
     """The response to at most `samples` of the codes, or to draws from a `Posterior`."""
     generator = fresh(generator)
     whole("response", 1, samples=samples)
-    if isinstance(codes, Recording):
+    layout = codes.layout if isinstance(codes, Recording | Posterior) else None
+    if layout is not None:
+        base = base_samples(codes, samples, "response", generator)
+    elif isinstance(codes, Recording):
         base = recorded_codes(codes.base_samples[:samples], "response")
     elif isinstance(codes, Posterior):
         base = posterior_samples(codes, min(samples, len(codes)), generator=generator)
@@ -91,8 +131,9 @@ def response(
         base = recorded_codes(codes, "response")
         if samples < len(base):
             base = posterior_samples(Posterior(base), samples, generator=generator)
-    posterior = base_responses(autoencoder, codes, base)
-    return Response(base.detach(), posterior.mean, posterior.sample(generator))
+    posterior = shared_responses(autoencoder, codes, base, "response")
+    result = Response(base.detach(), posterior.mean, posterior.sample(generator), layout)
+    return result if layout is None else name_units(result, "channel", layout.unit_names())
 
 
 ENTRY = Entry(
