@@ -272,7 +272,7 @@ def test_rules_about_single_latents_are_silent_about_maps(x):
 def test_holes_between_channels_are_worth_no_more_than_a_note(x):
     from dataclasses import replace
 
-    facts = map_facts(worlds.healthy(x), x, ["holes"])
+    facts = map_facts(worlds.far(x), x, ["holes"])
     result = facts.results["holes"]
     levels = {}
     for share in (0.08, 0.9):
