@@ -76,7 +76,11 @@ def test_one_thing_wrong_is_one_finding(rule, x):
 def test_a_healthy_model_has_a_number_for_every_check_and_no_other_finding(model, x):
     found = checks(model(x), x)
     assert told(found) == []
-    quiet = {"few pictures", "posterior without noise"}  # findings alone; of posteriors with noise
+    quiet = {
+        "few pictures",
+        "holes between channels",
+        "posterior without noise",
+    }  # findings alone; of posteriors with noise
     assert {each.rule for each in found} >= {rule.name for rule in MAP_RULES} - quiet
     assert all(isinstance(each, Check) and each.value is not None for each in found)
 
@@ -260,25 +264,26 @@ def test_rules_about_single_latents_are_silent_about_maps(x):
         "dead latents", "ignored latents", "few samples", "few dimensions", "unlike the prior",
         "correlated latents", "mixed latents", "responding pairs", "decoder axes",
     }  # fmt: skip
-    assert spoken >= {"not a function", "reconstruction", "holes", "dead channel"}
+    assert spoken >= {"not a function", "reconstruction", "holes between channels", "dead channel"}
     vector = {rule.name for rule in RULES if rule.applies(None)}
     assert not vector & {rule.name for rule in MAP_RULES}
 
 
-def test_holes_of_maps_are_worth_no_more_than_a_note(x):
-    from rule_facts import facts as vector_facts
-    from worlds import identity
-
-    given = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
-    found = vector_facts(identity(2), given, "holes")
+def test_holes_between_channels_are_worth_no_more_than_a_note(x):
     from dataclasses import replace
 
-    holes = replace(found.results["holes"], score=0.9)
-    recording = zs.record(worlds.healthy(x), x)
-    (of_maps,) = BY_NAME["holes"](Facts(recording, {"holes": holes}, []))
-    (of_vectors,) = BY_NAME["holes"](Facts(found.recording, {"holes": holes}, []))
-    assert (of_maps.level, of_vectors.level) == ("note", "problem")
-    assert "no harm to diffusion" in of_maps.action
+    facts = map_facts(worlds.far(x), x, ["holes"])
+    result = facts.results["holes"]
+    levels = {}
+    for share in (0.08, 0.9):
+        holes = replace(result, score=share)
+        changed = Facts(facts.recording, {"holes": holes}, [], None, facts.channels)
+        assert BY_NAME["holes"](changed) == []  # of single latents
+        (found,) = BY_NAME["holes between channels"](changed)
+        levels[share] = found.level
+    assert levels == {0.08: "healthy", 0.9: "note"}
+    assert "no harm to diffusion" in found.action
+    assert "farther than 95 % of posterior samples" in found.evidence
 
 
 def test_many_channels_are_counted():

@@ -1,5 +1,6 @@
 """The page in a real browser: opened from disk, on a screen, a phone, in the dark, on paper."""
 
+import map_reports
 import pytest
 import torch
 from made_runs import make_run
@@ -38,6 +39,14 @@ def sweep(tmp_path_factory):
             scores = {f"score-{k}": beta + seed + k for k in range(9)}
             make_run(folder / name, options={"beta": beta}, seed=seed, scores=scores)
     return family_report(str(folder)).save(folder / "page.html")
+
+
+@pytest.fixture(scope="module")
+def maps(tmp_path_factory):
+    """The page of latents that are maps."""
+    x = map_reports.pictures(32)
+    report = zs.assay(map_reports.passive(x), x, names=["diffusion"], resamples=2)
+    return report.save(tmp_path_factory.mktemp("maps") / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +95,46 @@ def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scrol
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(251, 250, 247)" if scheme == "light" else "rgb(21, 24, 27)")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark"), (320, "light")])
+def test_the_page_of_maps_opens_as_quietly(page, maps, width, scheme):
+    complaints, requests = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    visit(page, maps, width, scheme)
+    wait_for_the_images(page)
+    assert page.evaluate("[...document.images].every((i) => i.naturalWidth > 0)")
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_pictures_and_their_maps_line_up(page, maps):
+    visit(page, maps)
+    wait_for_the_images(page)
+    sizes = page.locator(".maps td img").evaluate_all(
+        "all => all.map((e) => [e.width, e.naturalWidth / e.naturalHeight])"
+    )
+    assert len(sizes) == 7  # input, reconstruction, four channels, modes
+    assert len({round(width) for width, _ in sizes}) == 1
+    assert len({round(ratio, 3) for _, ratio in sizes}) == 1
+
+
+def test_the_lines_for_a_configuration_are_copied_or_selected(page, maps):
+    visit(page, maps)
+    button = page.locator("button.copy").first
+    lines = page.locator("#config-all").text_content()
+    assert lines.startswith('"scaling_factor": ')
+    page.evaluate("() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }")
+    button.click()
+    assert page.evaluate("window.copied") == lines
+    assert button.text_content() == "Copied"
+    page.evaluate("() => { navigator.clipboard.writeText = async () => { throw Error('no'); }; }")
+    button.click()
+    assert page.evaluate("getSelection().toString().trim()") == lines.strip()
+    assert button.text_content().startswith("Selected")
 
 
 @pytest.mark.parametrize("width", [1200, 320])

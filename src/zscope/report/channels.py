@@ -94,10 +94,10 @@ def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[boo
     if "type" in rows[0]:
         return [row["type"] == "passive" for row in rows]
     importance = results.get("unit-importance")
-    if not isinstance(importance, UnitImportance) or not {"response", "gain"} & rows[0].keys():
+    measure = next((name for name in ("response", "gain") if name in rows[0]), None)
+    if measure is None or not isinstance(importance, UnitImportance):
         return [None] * len(rows)
-    key = "response" if "response" in rows[0] else "gain"
-    response = torch.tensor([abs(row[key]) for row in rows])
+    response = torch.tensor([abs(row[measure]) for row in rows])
     matrix = channel_matrix(results, len(rows))
     if matrix is not None and matrix.relative_interval is not None:
         response = matrix.relative_interval[1].diagonal()

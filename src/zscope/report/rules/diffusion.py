@@ -20,8 +20,8 @@ from zscope.report.findings import Check, Facts, Finding, and_list, percent, tab
 
 __all__ = [
     "channels_respond", "channels_unequal", "dead_channels", "few_pictures", "fragile_decoder",
-    "heavy_tails", "not_equivariant", "not_local", "one_channel_dominates", "posterior_noise",
-    "rough_spectrum", "scale_off",
+    "heavy_tails", "not_equivariant", "not_local",
+    "one_channel_dominates", "posterior_noise", "rough_spectrum", "scale_off",
 ]  # fmt: skip
 
 FAR_MEAN = 0.5
