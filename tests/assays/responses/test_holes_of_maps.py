@@ -160,3 +160,14 @@ def test_hybrids_of_maps_are_those_of_channels():
     assert (rows != rows[..., :1]).any()
     with pytest.raises(ConfigError, match="there are 3"):
         zs.sampling.hybrid(posterior, 2, base=codes[0], vary=[3])
+
+
+@pytest.mark.parametrize("first", ["response-matrix", "response", "locality"])
+def test_the_base_pictures_are_decoded_once_whichever_assay_comes_first(first):
+    world = Counting(lambda x: x.clone(), lambda z: z.clone())
+    recording = zs.record(world.model, power_law(200, 8, 2.0, colours=4))
+    assert recording.used == [0, 1, 2, 3]
+    CATALOGUE[first].load()(recording)
+    world.decodings = world.encodings = 0
+    a.holes(recording)  # the hybrids alone are new
+    assert (world.decodings, world.encodings) == (128, 128)
