@@ -444,6 +444,6 @@ ENTRY = Entry(
     most=22_000,
     fewest=4,  # the chance level and the intervals tell how uncertain that is
     uses=("response-matrix",),
-    maps="units",
+    maps="units on request",
     map_options={"samples": 32},
 )

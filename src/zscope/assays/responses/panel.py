@@ -161,5 +161,5 @@ ENTRY = Entry(
         "dci=dci",
     ),
     on_request=True,
-    maps="units",
+    maps="units on request",
 )

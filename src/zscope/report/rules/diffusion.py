@@ -42,6 +42,11 @@ RESAMPLES = 100
 Ends = tuple[float, float] | None
 
 
+def times(ratio: float) -> str:
+    """A ratio with two digits: 1.6×, 120×."""
+    return f"{float(f'{ratio:.2g}'):g}×"
+
+
 def channels_text(channels: Sequence[int]) -> str:
     """The channels as in a sentence; of many, the first ten."""
     if len(channels) > 12:
@@ -231,7 +236,7 @@ def channels_unequal(facts: Facts, threshold: float) -> Iterable[Finding]:
     )
     if not (scale or shifted):
         yield Check(
-            f"Channels differ {ratio:.2g}× in scale",
+            f"Channels differ {times(ratio)} in scale",
             evidence,
             level="healthy",
             matters=0.6,
@@ -240,7 +245,7 @@ def channels_unequal(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
         return
     text = (
-        f"Channels differ {ratio:.2g}× in scale"
+        f"Channels differ {times(ratio)} in scale"
         if scale
         else f"The mean of channel {channels[farthest]} is {float(away[farthest]):.2f} standard "
         "deviations from 0"
@@ -444,7 +449,7 @@ def rough_spectrum(facts: Facts, threshold: float) -> Iterable[Finding]:
         where = "" if axes == "space" else f" along {axes}"
         rough = near_end(value, ends) > threshold
         yield Check(
-            f"Latents have {value:.2g}× the high-frequency energy{where} of the pictures at the "
+            f"Latents have {times(value)} the high-frequency energy{where} of the pictures at the "
             "same size",
             f"High frequencies hold {percent(result.spectra[axes].high)} of the energy of latents "
             f"and {percent(result.picture_spectra[axes].high)} of that of pictures (white noise: "
@@ -575,12 +580,22 @@ def channels_respond(facts: Facts, threshold: float) -> Iterable[Finding]:
     evidence = f"Relative responses (1: as strongly as to itself), {matrix.samples:,} pictures."
     causal = matrix.causal
     largest = max(float(relative[j, k]) for j in causal for k in causal if j != k)
-    if not edges:
+    if not edges and largest <= threshold:
         yield Check(
             f"No channel responds to another (at most {largest:.2f}; 1 = as to itself)",
             evidence,
             level="healthy",
             matters=0.5,
+            value=largest,
+        )
+        return
+    if not edges:
+        yield Check(
+            f"Channels respond to each other by up to {largest:.2f}, but no response stands out",
+            f"{evidence} None is clearly above both {threshold:g} and the noise of the posterior.",
+            "interpret strong changes of one channel with care: they move others a little too",
+            "note",
+            0.2,
             value=largest,
         )
         return
