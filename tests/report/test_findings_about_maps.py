@@ -283,7 +283,7 @@ def test_holes_between_channels_are_worth_no_more_than_a_note(x):
         levels[share] = found.level
     assert levels == {0.08: "healthy", 0.9: "note"}
     assert "no harm to diffusion" in found.action
-    assert "farther than 95 % of posterior samples" in found.evidence
+    assert "farther than 95 % of 96 pictures" in found.evidence
 
 
 def test_many_channels_are_counted():

@@ -69,8 +69,9 @@ def holes_between_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
     name, chance = f"{result.source} samples", result.chance
     evidence = (
         f"{len(result.holes):,} of {result.samples:,} {name} move farther than "
-        f"{percent(1 - chance)} of {len(result.reference):,} pictures when they are decoded and encoded again (median "
-        f"{float(result.ratio.median()):.2g} times as far); about {percent(chance)} is expected."
+        f"{percent(1 - chance)} of {len(result.reference):,} pictures when they are decoded and "
+        f"encoded again (median {float(result.ratio.median()):.2g} times as far); about "
+        f"{percent(chance)} is expected."
     )
     if result.interval[0] > chance + threshold:
         yield Finding(
