@@ -116,7 +116,7 @@ class Entry:
         passes = self.map_passes if of_maps else self.passes
         if isinstance(passes, int):
             return passes
-        return int(eval(_compile(passes), {"__builtins__": {"min": min}}, dict(sizes)))
+        return int(eval(_compile(passes), {"__builtins__": {"min": min, "max": max}}, dict(sizes)))
 
     def used_assays(self, options: Mapping[str, Any] | None = None) -> list[str]:
         """The assays whose results are needed with these options."""

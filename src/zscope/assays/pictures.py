@@ -8,7 +8,7 @@ that are far too short.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -76,6 +76,17 @@ class Base:
     responses: Codes  # R(z)
     shape: tuple[int, ...]  # of an observation, as the model takes it
     limits: Range
+
+    def first(self, count: int) -> "Base":
+        """The first of them, which are in random order."""
+        return replace(
+            self,
+            rows=self.rows[:count],
+            observations=self.observations[:count],
+            codes=self.codes[:count],
+            decoded=self.decoded[:count],
+            responses=self.responses[:count],
+        )
 
 
 def layout_of(maps: Maps, who: str) -> Layout:

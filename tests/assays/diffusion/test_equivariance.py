@@ -122,9 +122,11 @@ def test_pictures_that_the_model_cannot_reconstruct_leave_the_data():
 
 
 def test_decibels_are_what_decoding_transformed_latents_costs(pictures):
-    result = a.equivariance(zs.record(space_to_depth(), pictures), resamples=0)
-    flipped = F.pixel_shuffle(F.pixel_unshuffle(pictures, 2).flip(3), 2)
-    error = (flipped - pictures.flip(3)).double().square().flatten(1).mean(1)
+    recording = zs.record(space_to_depth(), pictures)
+    result = a.equivariance(recording, resamples=0)
+    some = pictures[recording.picture_order[: result.samples]]
+    flipped = F.pixel_shuffle(F.pixel_unshuffle(some, 2).flip(3), 2)
+    error = (flipped - some.flip(3)).double().square().flatten(1).mean(1)
     peak = float(pictures.max() - pictures.min())
     # Reconstructions are exact, which counts as 100 dB.
     expected = 100 - float((10 * (peak**2 / error).log10()).mean())
@@ -185,7 +187,7 @@ def test_latents_without_places_of_the_picture_are_refused():
 def test_collapsed_posteriors_and_few_pictures_are_refused():
     still = zs.wrap(lambda x: (0 * x, 0 * x), lambda z: z, prior=None)
     x = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(Undefined, match="20 base pictures have identical posterior means"):
+    with pytest.raises(Undefined, match="10 base pictures have identical posterior means"):
         a.equivariance(zs.record(still, x))
     with pytest.raises(Undefined, match="6 pictures were encoded, and at least 8"):
         a.equivariance(zs.record(identity(), x[:6]))
