@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
@@ -340,26 +339,32 @@ def ssim(x: Tensor, y: Tensor, peak: float = 1.0) -> Tensor:
     """The structural similarity of each pair of pictures (pictures x colours x height x width)."""
     if x.ndim == 5:  # video: the mean over frames
         return ssim(_frames(x), _frames(y), peak).reshape(len(x), -1).mean(1)
-    place = torch.arange(WINDOW, dtype=torch.float64) - WINDOW // 2
-    line = torch.exp(-place.square() / (2 * SIGMA**2))
-    line = line / line.sum()
-    colours = x.shape[1]
-
-    def blur(each: Tensor) -> Tensor:
-        rows = F.conv2d(each, line.reshape(1, 1, -1, 1).repeat(colours, 1, 1, 1), groups=colours)
-        return F.conv2d(rows, line.reshape(1, 1, 1, -1).repeat(colours, 1, 1, 1), groups=colours)
-
     parts = []
     for first, second in zip(x.split(AT_ONCE), y.split(AT_ONCE), strict=True):
         a, b = first.double(), second.double()
-        mean_a, mean_b = blur(a), blur(b)
-        own, other = blur(a * a) - mean_a**2, blur(b * b) - mean_b**2
-        both = blur(a * b) - mean_a * mean_b
+        mean_a, mean_b = _blur(a), _blur(b)
+        own, other = _blur(a * a) - mean_a**2, _blur(b * b) - mean_b**2
+        both = _blur(a * b) - mean_a * mean_b
         c1, c2 = (K1 * peak) ** 2, (K2 * peak) ** 2
         means = (2 * mean_a * mean_b + c1) / (mean_a**2 + mean_b**2 + c1)
         spread = (2 * both + c2) / (own + other + c2)
         parts.append((means * spread).flatten(1).mean(1))
     return torch.cat(parts)
+
+
+def _blur(pictures: Tensor) -> Tensor:
+    """Means in Gaussian windows inside the pictures."""
+    place = torch.arange(WINDOW) - WINDOW // 2
+    weights = torch.exp(-place.double().square() / (2 * SIGMA**2))
+    weights = weights / weights.sum()
+    for axis in (-2, -1):
+        length = pictures.shape[axis] - WINDOW + 1
+        # Sums of shifted pictures: convolutions in double precision take longer.
+        total = pictures.narrow(axis, 0, length) * weights[0]
+        for shift in range(1, WINDOW):
+            total.add_(pictures.narrow(axis, shift, length), alpha=float(weights[shift]))
+        pictures = total
+    return pictures
 
 
 def _perceptual(
