@@ -64,6 +64,7 @@ class Recording:
     notes: tuple[str, ...] = ()  # what keeps the model from being a function
     asked: int | None = None  # for how many samples `record` was asked; there may be fewer
     summary: MapSummary | None = None  # of all maps that were encoded, more than are kept
+    quick: bool = False  # whether assays take a quarter of their usual samples
 
     @classmethod
     def from_arrays(
@@ -251,7 +252,7 @@ class Recording:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the codes, the factors and the weights of the model."""
-        digest = hashlib.sha256(f"{self.seed} {len(self)}".encode())
+        digest = hashlib.sha256(f"{self.seed} {len(self)}{' quick' * self.quick}".encode())
         parts = [self.posterior.mean, self.posterior.variance]
         if self.model is not None:
             parts += list(self.model.state_dict().values())
@@ -317,7 +318,8 @@ def base_count(recording: Recording) -> int:
     """How many pictures assays of maps start from: fewer for more channels; 0 for vectors."""
     if recording.layout is None:
         return 0
-    return min(len(recording), max(1024 // recording.layout.channels, 16), 128)
+    count = min(max(1024 // recording.layout.channels, 16), 128)
+    return min(len(recording), max(8, count // 4) if recording.quick else count)
 
 
 def weights_hash(model: Autoencoder) -> str:
@@ -365,7 +367,12 @@ def _matrix(values: Any, what: str, layout: Layout | None = None) -> Tensor:
 
 
 def record(
-    autoencoder: Autoencoder, data: Any, *, samples: int = SAMPLES, seed: int = 0
+    autoencoder: Autoencoder,
+    data: Any,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    quick: bool = False,
 ) -> Recording:
     """Encode up to `samples` observations, chosen at random without repeats.
 
@@ -377,7 +384,8 @@ def record(
 
     A few observations are encoded and decoded twice, and one alone. A model that is not a
     function (noise or state of its own, batch norm in training mode) gives a warning, which
-    stays in the `notes` of the recording.
+    stays in the `notes` of the recording. With `quick`, assays that run the model take a quarter of
+    their usual samples.
     """
     whole("record", samples=samples, seed=seed)
     if samples < 1:
@@ -438,6 +446,7 @@ def record(
         notes=notes,
         asked=samples,
         summary=summaries[0].merge(*summaries[1:]) if summaries else None,
+        quick=quick,
     )
 
 

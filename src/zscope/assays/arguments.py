@@ -255,8 +255,11 @@ def _complete(
         values["generator"] = named_generator(seed, entry.name)
     limited = entry.is_limited(values)
     if recording is not None:
-        usual = map_defaults(entry, recording)
-        values |= {name: usual[name] for name in usual if name in parameters and name not in values}
+        values |= {
+            name: value
+            for name, value in defaults_for(entry, recording, signature).items()
+            if name not in values
+        }
         _refuse_many_units(entry, values, recording)
     if not limited:
         return
@@ -299,13 +302,27 @@ def options_of(signature: inspect.Signature) -> dict[str, Any]:
     }
 
 
-def map_defaults(entry: Entry, recording: Recording) -> dict[str, Any]:
-    """Defaults of an assay that differ for maps: fewer samples, which are whole pictures."""
-    if recording.layout is None or entry.map_kind not in ("units", "place", "flat"):
-        return {}
-    if entry.map_kind == "flat" and not entry.passes:
-        return dict(entry.map_options)
-    return {entry.scales: base_count(recording), **entry.map_options}
+def defaults_for(
+    entry: Entry, recording: Recording, signature: inspect.Signature
+) -> dict[str, Any]:
+    """Defaults of an assay that differ for a recording.
+
+    Of maps there are fewer samples, which are whole pictures; of a quick recording a quarter.
+    """
+    own = options_of(signature)
+    of_maps = recording.layout is not None and entry.map_kind in ("units", "place", "flat")
+    changed: dict[str, Any] = {}
+    if of_maps and entry.passes:  # a quarter already, where it is quick
+        changed = {entry.scales: base_count(recording)}
+    elif recording.quick and entry.passes and isinstance(own.get(entry.scales), int):
+        changed = {entry.scales: max(entry.fewest, own[entry.scales] // 4)}
+    if of_maps:
+        less = 4 if recording.quick else 1
+        changed |= {
+            name: max(entry.fewest, value // less) if name == entry.scales else value
+            for name, value in entry.map_options.items()
+        }
+    return {name: value for name, value in changed.items() if name in own}
 
 
 def sizes_of(

@@ -23,7 +23,7 @@ from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import (
     check_option_names,
     check_option_value,
-    map_defaults,
+    defaults_for,
     option_names,
     options_of,
     options_text,
@@ -425,9 +425,10 @@ def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
 
 
 def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> dict[str, Any]:
+    signature = inspect.signature(entry.load())
     return {
-        **options_of(inspect.signature(entry.load())),
-        **map_defaults(entry, recording),
+        **options_of(signature),
+        **defaults_for(entry, recording, signature),
         **options,
         **sizes_of(options, recording, entry),
     }

@@ -38,6 +38,7 @@ def assay(
         bool, Option("--all", help="Details of every assay, and why some were not measured.")
     ] = False,
     fresh: options.Fresh = False,
+    quick: options.Quick = False,
     root: options.Root = None,
     list_: Annotated[
         bool, Option("--list", help="List the assays with their costs, and stop.")
@@ -103,6 +104,7 @@ def assay(
             seed=seed,
             root=root,
             fresh=fresh,
+            quick=quick,
             progress=watch,
         )
     files, unsaved = ({}, None) if figures is None else draw(report, figures, format_)

@@ -98,6 +98,9 @@ AssayOption = Annotated[
     ),
 ]
 Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run has the result.")]
+Quick = Annotated[
+    bool, Option("--quick", help="A first look: a quarter of the usual passes of the model.")
+]
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 LeaveOut = Annotated[
     list[str] | None,

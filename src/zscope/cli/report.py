@@ -28,6 +28,7 @@ def report(
     set_: options.AssayOption = None,
     seed: options.Seed = 0,
     fresh: options.Fresh = False,
+    quick: options.Quick = False,
     root: options.Root = None,
     quiet: options.Quiet = False,
     json: options.AsJson = False,
@@ -63,7 +64,7 @@ def report(
         given = {
             "--data": data, "--data-option": data_option, "--weights": weights, "--set": set_,
             "--factors": factors, "--kinds": kinds, "--variances": variances,
-            "--samples": samples, "--fresh": fresh,
+            "--samples": samples, "--fresh": fresh, "--quick": quick,
         }  # fmt: skip
         _report_family(target, names, out, [key for key in given if given[key]], json=json)
         return
@@ -88,6 +89,7 @@ def report(
             seed=seed,
             root=root,
             fresh=fresh,
+            quick=quick,
             progress=watch,
         )
         try:

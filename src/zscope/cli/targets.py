@@ -29,6 +29,7 @@ def measure_target(
     seed: int,
     root: Path | None,
     fresh: bool,
+    quick: bool,
     progress: "Watch | None",
     **sources: Any,
 ) -> "Report":
@@ -43,17 +44,23 @@ def measure_target(
     options = assay_options(set_)
     check_options(options)
     refuse_unused(options, [entry.name for entry in choose(names or None)])
-    recording = recording_of(command, target, samples=samples, seed=seed, root=root, **sources)
+    recording = recording_of(
+        command, target, samples=samples, seed=seed, root=root, quick=quick, **sources
+    )
     words = {"set": set_, **sources, "samples": samples, "resamples": resamples, "seed": seed}
+    line = command_line(command, target, names, words) + " --quick" * quick
+    # The scores that are stored with a run are those of the usual samples.
+    own_data = sources.get("data") is None
+    kept = None if quick else results_of(target, recording.model, fresh=fresh, own_data=own_data)
     report = build(
         recording,
         names or None,
         options=options,
         resamples=resamples,
         progress=progress,
-        kept=results_of(target, recording.model, fresh=fresh, own_data=sources.get("data") is None),
+        kept=kept,
         title=target,
-        command=command_line(command, target, names, words),
+        command=line,
         config=config_of(target),
     )
     say_not_kept(report)
@@ -95,6 +102,7 @@ def recording_of(
     samples: int | None,
     seed: int,
     root: Path | None = None,
+    quick: bool = False,
 ) -> "Recording":
     """A model recorded on data, or a file of codes as it is."""
     from zscope.data.columns import SUFFIXES
@@ -102,7 +110,9 @@ def recording_of(
     from zscope.loading import load
     from zscope.recording import SAMPLES, record
 
-    of_models = {"--data": data, "--data-option": data_option, "--weights": weights}
+    of_models = {
+        "--data": data, "--data-option": data_option, "--weights": weights, "--quick": quick,
+    }  # fmt: skip
     of_codes = {"--factors": factors, "--variances": variances, "--kinds": kinds}
     if Path(target).suffix.lower() in SUFFIXES:
         for option, value in of_models.items():
@@ -125,6 +135,7 @@ def recording_of(
         data_for(target, data, data_option, root),
         samples=samples or SAMPLES,
         seed=seed,
+        quick=quick,
     )
 
 

@@ -289,6 +289,7 @@ def assay(
     resamples: int = 0,
     seed: int | None = None,
     fresh: bool = False,
+    quick: bool = False,
     progress: Watch | bool | None = None,
 ) -> Report:
     """Measure everything that applies to a model, and explain what it means.
@@ -299,7 +300,8 @@ def assay(
     seed. `names` are assays or groups of the catalogue, by default all. `options` are by assay:
     {"response-map": {"dims": (3, 5)}}. Scores that can have an interval get one from
     `resamples` resamples (0: none). Results that are stored with a run are reused unless
-    `fresh`. `progress` is called before each assay; None shows it on a terminal, False never.
+    `fresh`. `quick` is for a first look: a quarter of the usual passes, and nothing is stored.
+    `progress` is called before each assay; None shows it on a terminal, False never.
     """
     from zscope.kept import results_of
     from zscope.loading import load, run_data
@@ -309,7 +311,7 @@ def assay(
     words += [f"options={options!r}"] if options else []
     with show_progress(progress) as watch:
         if isinstance(autoencoder, Recording):
-            given = {"data": data, "samples": samples, "seed": seed}
+            given = {"data": data, "samples": samples, "seed": seed, "quick": quick or None}
             if also := [option for option, value in given.items() if value is not None]:
                 raise ConfigError(
                     f"assay: got a recording and {', '.join(also)}; a recording has its own data, "
@@ -322,8 +324,9 @@ def assay(
             own_data = data is None
             data = run_data(autoencoder) if data is None else data
             samples, seed = SAMPLES if samples is None else samples, seed or 0
-            recording = record(load(autoencoder), data, samples=samples, seed=seed)
+            recording = record(load(autoencoder), data, samples=samples, seed=seed, quick=quick)
             words = ["autoencoder", "data", *words, f"samples={samples}", f"seed={seed}"]
+            words += ["quick=True"] if quick else []
         words += [f"resamples={resamples}"] if resamples else []
         return build(
             recording,
@@ -331,7 +334,9 @@ def assay(
             options=options,
             resamples=resamples,
             progress=watch,
-            kept=results_of(autoencoder, recording.model, fresh=fresh, own_data=own_data),
+            kept=None
+            if quick
+            else results_of(autoencoder, recording.model, fresh=fresh, own_data=own_data),
             command=f"zs.assay({', '.join(words)})",
         )
 
