@@ -46,7 +46,7 @@ SAMPLES = 10_000
 KEPT_BYTES = 256 * 2**20
 """Of codes with channels and places, no more are kept."""
 FEWEST_KEPT = 8
-FEW_MAPS = 64
+FEW_MAPS = 16
 """Pictures to encode at once, if their latents are maps: larger layers do not fit the caches."""
 
 
@@ -394,6 +394,7 @@ def record(
     rows = choose_rows(len(dataset), samples, seed)
     chosen = dataset if len(rows) == len(dataset) else dataset.subset(rows)
     size = batch_size(dataset.shape)
+    size = size if autoencoder.layout is None else min(size, FEW_MAPS)
     device, dtype = autoencoder.place
     parts: list[Posterior] = []
     summaries: list[MapSummary] = []
