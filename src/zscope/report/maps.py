@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zscope.assays.diffusion.equivariance import Equivariance, _ways
+from zscope.assays.diffusion.equivariance import Equivariance, transformations_of
 from zscope.assays.diffusion.statistics import LatentStatistics
 from zscope.assays.engine import decode
 from zscope.assays.pictures import Base, base_pictures, channel_scales
@@ -188,7 +188,7 @@ def _turned(
     if not isinstance(result, Equivariance):
         return []
     x, z = base.observations[rows], layout.view(base.codes[rows])
-    ways, _ = _ways(layout, tuple(x.shape[2:]))
+    ways, _ = transformations_of(layout, tuple(x.shape[2:]))
     device, dtype = model.place
     strips = []
     for name, each in result.transformations.items():

@@ -277,3 +277,21 @@ def test_a_declared_scaling_of_another_size_is_refused():
         model.latent_scaling = wrong
         with pytest.raises(zs.errors.ConfigError, match=message):
             a.latent_statistics(zs.record(model, data))
+
+
+def test_tails_have_intervals_over_pictures():
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(400, 2, 4, 4, generator=generator).double()
+    maps[:, 1] = maps[:, 1].exp()  # log-normal: skewness 6.2
+    layout = zs.Layout(2, (4, 4))
+    many = zs.assays.latent_statistics(zs.Recording.from_arrays(maps, layout=layout))
+    few = zs.assays.latent_statistics(zs.Recording.from_arrays(maps[:50], layout=layout))
+    for name in ("skewness", "kurtosis"):
+        low, high = getattr(many, f"{name}_interval").T
+        assert bool((low < getattr(many, name)).all() and (getattr(many, name) < high).all())
+        assert float(low[0]) < 0 < float(high[0])  # of a Gaussian
+        assert float(low[1]) > 1
+    widths = [float(each.skewness_interval.diff(dim=1)[0]) for each in (few, many)]
+    assert widths[0] > 1.5 * widths[1]
+    single = zs.assays.latent_statistics(zs.Recording.from_arrays(maps, layout=layout), resamples=0)
+    assert single.kurtosis_interval is None

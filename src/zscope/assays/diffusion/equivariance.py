@@ -57,7 +57,7 @@ from zscope.map_summary import all_axes, with_channels
 from zscope.randomness import fresh
 from zscope.results import Measure, Result, Scored
 
-__all__ = ["Equivariance", "Transformed", "equivariance"]
+__all__ = ["Equivariance", "Transformed", "equivariance", "transformations_of"]
 
 LEAVES = 2.0
 """Times the error of reconstructions at which transformed pictures are outside the data."""
@@ -119,7 +119,7 @@ class Equivariance(Scored):
 
 
 @dataclass(frozen=True)
-class _Way:
+class Transformation:
     """A transformation of pictures and maps, and the places at which maps are compared."""
 
     pictures: Callable[[Tensor], Tensor]
@@ -153,7 +153,7 @@ def equivariance(
     sigma = channel_scales(summary)[1]
     unit = torch.where(sigma > 0, sigma, torch.inf).to(x)
     unit = unit.reshape(-1, *[1] * len(layout.places))
-    ways, left_out = _ways(layout, tuple(x.shape[2:]))
+    ways, left_out = transformations_of(layout, tuple(x.shape[2:]))
     own_error = squares(x, base.decoded) / x[0].numel()
     least = 1e-6 * float(varying(x, who).mean()) / x[0].numel()
     peak = base.limits.peak
@@ -216,7 +216,7 @@ def equivariance(
 
 
 def _passes(
-    autoencoder: Autoencoder, layout: Layout, way: _Way, pictures: Tensor, base: Base
+    autoencoder: Autoencoder, layout: Layout, way: Transformation, pictures: Tensor, base: Base
 ) -> tuple[Tensor, Tensor, Tensor]:
     """E(t x) as maps, D(E(t x)) of the first half, and D(t z)."""
     maps = way.maps(layout.view(base.codes))
@@ -258,9 +258,11 @@ def _passes_of_another_size(
     return codes, again, decoded
 
 
-def _ways(layout: Layout, sides: tuple[int, ...]) -> tuple[dict[str, _Way], dict[str, str]]:
+def transformations_of(
+    layout: Layout, sides: tuple[int, ...]
+) -> tuple[dict[str, Transformation], dict[str, str]]:
     """The transformations of such maps and pictures, and why others are left out."""
-    ways: dict[str, _Way] = {}
+    ways: dict[str, Transformation] = {}
     left_out: dict[str, str] = {}
     names = {"height": "flip vertically", "width": "flip horizontally", "time": "reverse time"}
     count = len(layout.places)
@@ -268,14 +270,14 @@ def _ways(layout: Layout, sides: tuple[int, ...]) -> tuple[dict[str, _Way], dict
         # Counted from the end, axes are the same for maps and pictures.
         name = names.get(layout.names[axis], f"flip along {layout.names[axis]}")
         flip = _flip(axis - count)
-        ways[name] = _Way(flip, flip)
+        ways[name] = Transformation(flip, flip)
     space = all_axes(layout).get("space", (0,))
     if len(space) == 2:
         one, two = space
         if layout.places[one] == layout.places[two] and sides[one] == sides[two]:
             for quarter in (1, 2, 3):
                 turn = _turn(quarter, (one - count, two - count))
-                ways[f"turn by {90 * quarter}°"] = _Way(turn, turn)
+                ways[f"turn by {90 * quarter}°"] = Transformation(turn, turn)
         else:
             left_out["turns by 90°"] = (
                 f"maps of {layout.places[one]} x {layout.places[two]} places are not square"
@@ -286,7 +288,7 @@ def _ways(layout: Layout, sides: tuple[int, ...]) -> tuple[dict[str, _Way], dict
             left_out[name] = f"{length} places for {side} pixels allow no shift by whole places"
             continue
         step = side // length
-        ways[name] = _Way(
+        ways[name] = Transformation(
             _roll(step, axis - count), _roll(1, axis - count), _away(layout.places, axis, 1),
             _away(sides, axis, step),
         )  # fmt: skip
@@ -294,7 +296,7 @@ def _ways(layout: Layout, sides: tuple[int, ...]) -> tuple[dict[str, _Way], dict
         left_out["half the size"] = "the places or pixels along an axis are an odd number"
     else:
         halve = _halve([axis - count for axis in space])
-        ways["half the size"] = _Way(halve, halve, resizes=True)
+        ways["half the size"] = Transformation(halve, halve, resizes=True)
     return ways, left_out
 
 

@@ -72,6 +72,8 @@ class LatentStatistics(Scored):
     std: Tensor
     mean_interval: Tensor | None  # channels x 2
     std_interval: Tensor | None
+    skewness_interval: Tensor | None
+    kurtosis_interval: Tensor | None
     skewness: Tensor  # 0 for a constant channel
     kurtosis: Tensor  # excess
     noise_share: Tensor
@@ -164,32 +166,31 @@ def latent_statistics(
     """Moments of each channel over all pictures that were encoded, and the scale for diffusion."""
     who = "latent_statistics"
     summary = summary_of(maps, who)
-    value = _numbers(summary, of)
+    constant = constant_channels(summary)
+    value = _numbers(summary, of, constant)
     size = float(torch.maximum(summary.low.abs(), summary.high.abs()).max())
-    if not float(value[2 + summary.layout.channels :].max()) > TINY * size:
+    if not float(value["std"].max()) > TINY * size:
         raise Undefined(
             f"{who}: the posterior means of {summary.pictures} pictures are identical, so they "
             "have no scale. Leave of='mean' out to count the posterior's own noise."
         )
-    limits, reason = intervals(
-        lambda rows: _numbers(summary, of, rows), value, summary.pictures, resamples,
-        fresh(generator), who,
-    )  # fmt: skip
-    channels = summary.layout.channels
-    constant = constant_channels(summary)
-    shape = _shape(summary.moments(), of, constant)
+    limits, reason = _limits(summary, of, constant, resamples, fresh(generator), who)
     spectrum = _covariance(summary, of)
     scaling = maps.model.latent_scaling if isinstance(maps, Recording) and maps.model else None
-    declared = None if not scaling else _declared(value, channels, scaling)
+    declared = None if not scaling else _declared(value, scaling)
     share = spectrum.cumsum(0) / spectrum.sum()
     return LatentStatistics(
-        score=float(value[0]),
-        shift_factor=float(value[1]),
-        mean=value[2 : 2 + channels],
-        std=value[2 + channels :],
-        mean_interval=None if limits is None else limits[2 : 2 + channels],
-        std_interval=None if limits is None else limits[2 + channels :],
-        **shape,
+        score=float(value["scale"]),
+        shift_factor=float(value["shift"]),
+        mean=value["mean"],
+        std=value["std"],
+        mean_interval=limits.get("mean"),
+        std_interval=limits.get("std"),
+        skewness=value["skewness"],
+        kurtosis=value["kurtosis"],
+        skewness_interval=limits.get("skewness"),
+        kurtosis_interval=limits.get("kurtosis"),
+        noise_share=value["noise_share"],
         low=summary.low,
         high=summary.high,
         declared_std=None if declared is None else declared[0],
@@ -201,10 +202,30 @@ def latent_statistics(
         **_by_place(summary, of, constant),
         samples=summary.pictures,
         of=of,
-        interval=None if limits is None else (float(limits[0, 0]), float(limits[0, 1])),
+        interval=_pair(limits.get("scale")),
         no_interval=reason,
-        shift_interval=None if limits is None else (float(limits[1, 0]), float(limits[1, 1])),
+        shift_interval=_pair(limits.get("shift")),
     )
+
+
+def _pair(ends: Tensor | None) -> tuple[float, float] | None:
+    return None if ends is None else (float(ends[0, 0]), float(ends[0, 1]))
+
+
+def _limits(
+    summary: MapSummary, of: str, constant: Tensor, resamples: int, generator: Generator, who: str
+) -> tuple[dict[str, Tensor], str]:
+    """95 % intervals over pictures of all numbers, by name; else nothing, and the reason."""
+    whole = _numbers(summary, of, constant)
+
+    def together(rows: Tensor) -> Tensor:
+        return torch.cat(list(_numbers(summary, of, constant, rows).values()))
+
+    value = torch.cat(list(whole.values()))
+    ends, reason = intervals(together, value, summary.pictures, resamples, generator, who)
+    if ends is None:
+        return {}, reason
+    return dict(zip(whole, ends.split([len(each) for each in whole.values()]), strict=True)), ""
 
 
 def _moments(moments: dict[str, Tensor], of: str) -> tuple[Tensor, Tensor]:
@@ -220,8 +241,10 @@ def _pooled(moments: dict[str, Tensor], centre: Tensor, of: str) -> dict[str, Te
     return {"mean": mean.mean(), "variance": variance.mean() + mean.var(correction=0)}
 
 
-def _numbers(summary: MapSummary, of: str, rows: Tensor | None = None) -> Tensor:
-    """Scaling factor, shift factor, then the mean and the std of each channel."""
+def _numbers(
+    summary: MapSummary, of: str, constant: Tensor, rows: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Scaling factor, shift factor, and the moments of each channel, of some or all pictures."""
     weights = None
     if rows is not None:
         weights = torch.zeros(summary.pictures, dtype=torch.float64)
@@ -229,8 +252,13 @@ def _numbers(summary: MapSummary, of: str, rows: Tensor | None = None) -> Tensor
     moments = summary.moments(weights)
     mean, variance = _moments(moments, of)
     pooled = _pooled(moments, summary.centre, of)
-    head = torch.stack([pooled["variance"].rsqrt(), pooled["mean"]])
-    return torch.cat([head, summary.centre + mean, variance.sqrt()])
+    return {
+        "scale": pooled["variance"].rsqrt().reshape(1),
+        "shift": pooled["mean"].reshape(1),
+        "mean": summary.centre + mean,
+        "std": variance.sqrt(),
+        **_shape(moments, of, constant),
+    }
 
 
 def _shape(moments: dict[str, Tensor], of: str, constant: Tensor) -> dict[str, Tensor]:
@@ -283,10 +311,10 @@ def _covariance(summary: MapSummary, of: str) -> Tensor:
     return values.flip(0).clamp_min(0)
 
 
-def _declared(numbers: Tensor, channels: int, scaling: LatentScaling) -> tuple[float, Tensor]:
+def _declared(numbers: dict[str, Tensor], scaling: LatentScaling) -> tuple[float, Tensor]:
     """The std of all numbers, and of each channel, as the model declares that they are scaled."""
-    shift, factor = scaling.affine(channels)
-    mean, std = numbers[2 : 2 + channels], numbers[2 + channels :]
+    mean, std = numbers["mean"], numbers["std"]
+    shift, factor = scaling.affine(len(mean))
     scaled = (mean - shift) * factor
     pooled = (std * factor).square().mean() + scaled.var(correction=0)
     return float(pooled.sqrt()), std * factor.abs()

@@ -12,9 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zscope.assays.pictures import intervals
 from zscope.layout import LatentScaling
-from zscope.randomness import named_generator
 from zscope.report.channels import channel_matrix
 from zscope.report.findings import Check, Facts, Finding, and_list, percent, table
 
@@ -37,7 +35,6 @@ FEWEST_PLACES = 64
 """A smaller map has no places far from another."""
 CONCENTRATED = 2.0
 """Standard deviation of a place, in units of that of its channel, at which outliers are there."""
-RESAMPLES = 100
 
 Ends = tuple[float, float] | None
 
@@ -318,14 +315,11 @@ def heavy_tails(facts: Facts, threshold: float) -> Iterable[Finding]:
     result, channels = facts.get("latent-statistics"), alive(facts)
     if result is None or not channels:
         return
-    ends = tail_intervals(facts, result)
-    kurtosis, skew = result.kurtosis[channels], result.skewness[channels].abs()
-    nearer = [kurtosis, skew] if ends is None else [each[channels] for each in ends]
-    outlying = [
-        k
-        for k, tail, side in zip(channels, nearer[0].tolist(), nearer[1].tolist(), strict=True)
-        if tail > threshold or side > SKEWED
-    ]
+    kurtosis, skew = result.kurtosis, result.skewness.abs()
+    if result.kurtosis_interval is not None:  # the ends nearer to a Gaussian
+        kurtosis, sides = result.kurtosis_interval[:, 0], result.skewness_interval
+        skew = torch.where(sides.prod(1) <= 0, 0, sides.abs().amin(1))
+    outlying = [k for k in channels if float(kurtosis[k]) > threshold or float(skew[k]) > SKEWED]
     worst = max(outlying or channels, key=lambda k: float(result.kurtosis[k]))
     value, side = float(result.kurtosis[worst]), float(result.skewness[worst])
     evidence = f"Excess kurtosis and skewness (both 0 for a Gaussian), {result.samples:,} pictures."
@@ -362,49 +356,6 @@ def place_text(facts: Facts, place: int) -> str:
     assert facts.layout is not None
     where = torch.unravel_index(torch.tensor(place), facts.layout.places)
     return ", ".join(str(int(each)) for each in where)
-
-
-def tail_intervals(facts: Facts, result: Any) -> list[Tensor] | None:
-    """The lower ends of kurtosis and of the size of skewness of each channel, over pictures."""
-    summary, recording = facts.recording.map_summary, facts.recording
-    if result.interval is None or summary.pictures != result.samples:
-        return None
-
-    def work() -> list[Tensor] | None:
-        def shape(rows: Tensor) -> Tensor:
-            weights = torch.zeros(summary.pictures, dtype=torch.float64)
-            weights[rows] = 1 / len(rows)
-            return _shape(summary.moments(weights), result.of)
-
-        generator = named_generator(recording.seed, "tails of channels")
-        value = torch.stack([result.skewness, result.kurtosis]).double()
-        ends, _ = intervals(
-            shape, value, summary.pictures, RESAMPLES, generator, "finding on heavy tails"
-        )
-        if ends is None:
-            return None
-        skew, kurtosis = ends
-        size = torch.where(skew.prod(1) <= 0, 0, skew.abs().amin(1))  # 0: of either sign
-        return [kurtosis[:, 0], size]
-
-    lower: list[Tensor] | None = recording.share(("tails of channels", result.of), work)
-    return lower
-
-
-def _shape(moments: Mapping[str, Tensor], of: str) -> Tensor:
-    """Skewness and excess kurtosis of posterior draws, as `latent_statistics` defines them."""
-    a, m2, m3, m4 = (moments[name] for name in ("m", "m2", "m3", "m4"))
-    variance = m2 - a.square()
-    third, fourth = m3 - 3 * a * m2 + 2 * a**3, m4 - 4 * a * m3 + 6 * a**2 * m2 - 3 * a**4
-    if of == "draws":
-        v, mv = moments["v"], moments["mv"]
-        variance = variance + v
-        third = third + 3 * (mv - a * v)
-        fourth = fourth + 6 * (moments["m2v"] - 2 * a * mv + a**2 * v) + 3 * moments["v2"]
-    constant = variance <= 1e-12 * variance.max()
-    unit = torch.where(constant, 1, variance)
-    shape = torch.stack([third / unit**1.5, fourth / unit.square() - 3])
-    return torch.where(constant, 0, shape)
 
 
 def posterior_noise(facts: Facts, threshold: float) -> Iterable[Finding]:
