@@ -455,6 +455,19 @@ MAP_MEANS, MAP_DEVIATIONS = torch.tensor([1.0, -2.0]).double(), torch.tensor([1.
 MAP_SCALE = 1 / math.sqrt(float(MAP_DEVIATIONS.square().mean() + MAP_MEANS.var(correction=0)))
 
 
+def dependent_lines(source, samples, seed):
+    """The same, with a correlation of 0.6 between the two channels at each place."""
+    first, second = (autoregressive(samples, 64, 0.8, source) for _ in range(2))
+    maps = torch.stack([first, 0.6 * first + 0.8 * second], 1)
+    return Recording.from_arrays(maps, layout=zs.Layout(2, (64,)), seed=seed)
+
+
+def beyond_chance(result) -> dict[str, Interval]:
+    """The score of dependent places, less what they would share by chance."""
+    low, high = result.interval
+    return {"score less chance": (result.excess, low - result.floor, high - result.floor)}
+
+
 def channel_moments(result) -> dict[str, Interval]:
     rows = {"mean of a channel": "mean", "std of a channel": "std"}
     return by_measure(result) | {
@@ -687,6 +700,9 @@ CASES = [
     Case("latent-statistics", "latent-statistics", LINES, 40, lines,
          {"scaling factor": MAP_SCALE, "shift factor": -0.5, "mean of a channel": -2.0,
           "std of a channel": 3.0}, read=channel_moments, quick=True),
+    Case("total-correlation of maps", "total-correlation", f"{LINES}; channels by 0.6", 60,
+         dependent_lines, {"score less chance": -0.5 * math.log(1 - 0.36)}, read=beyond_chance,
+         quick=True),
     Case("latent-spectrum", "latent-spectrum", LINES, 40, lines,
          {"high frequencies along time": high_of_lines()}, quick=True),
     Case("latent-spectrum folded", "latent-spectrum", FOLDED, 96, smooth, folded_spectrum()),
