@@ -333,7 +333,8 @@ def test_every_assay_of_maps_runs_on_every_kind_of_maps():
 def test_results_of_maps_are_json_and_drawn(name):
     result = zs.assays.CATALOGUE[name].load()(zs.record(average_pooling(), power_law(20, 24, 1.0)))
     again = json.loads(json.dumps(result.to_dict()))
-    assert again["samples"] == 20
+    # Equivariance looks at half of the pictures.
+    assert again["samples"] == (10 if name == "equivariance" else 20)
     result.plot()
     plt.close("all")
 
