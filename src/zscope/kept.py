@@ -26,7 +26,7 @@ from torch import Tensor
 from zscope.autoencoder import Autoencoder
 from zscope.errors import RunError
 from zscope.files import lock, sweep, write_whole
-from zscope.results import Result, name_result
+from zscope.results import Result, name_result, name_units
 from zscope.store import Run, is_run, open_run, read_json, read_npz, weights_checksum, write_json
 
 __all__ = ["KeptResults", "Request", "note_scores", "read_scores", "results_of", "scores_of"]
@@ -206,7 +206,10 @@ class KeptResults:
             field.name: self._encode(getattr(value, field.name), arrays)
             for field in dataclasses.fields(value)
         }
-        return {"object": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+        content = {"object": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+        if isinstance(value, Result) and value.unit != "latent":  # not among the fields
+            content["units"] = [value.unit, list(value.unit_names), value.rows_text]
+        return content
 
     def _decode(self, value: Any, arrays: Any) -> Any:
         if not isinstance(value, dict):
@@ -231,4 +234,5 @@ class KeptResults:
         kind = getattr(import_module(module), name)
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
             raise ValueError(f"kept: {name} is not a result")
-        return kind(**{key: self._decode(item, arrays) for key, item in value["fields"].items()})
+        fields = {key: self._decode(item, arrays) for key, item in value["fields"].items()}
+        return name_units(kind(**fields), *value.get("units", ("latent", ())))

@@ -128,3 +128,15 @@ def test_stated_kinds_and_other_observations_make_another_recording():
     first, second = zs.record(blind, x), zs.record(blind, moved)
     assert torch.equal(first.codes, second.codes)
     assert first.fingerprint != second.fingerprint
+
+
+def test_kept_results_of_maps_still_speak_of_channels(tmp_path):
+    trained(tmp_path)
+    codes = gaussian_codes(60, 12).float().reshape(60, 3, 2, 2)
+    for _ in range(2):  # the second time they are read
+        recording = Recording.from_arrays(codes, layout=zs.Layout(3, (2, 2)))
+        kept = KeptResults(store.open_run(tmp_path), None)
+        result = measure(recording, ["total-correlation"], kept=kept).results["total-correlation"]
+        assert (result.unit, len(result.unit_names)) == ("channel", 3)
+        assert dict(result.lines())["channels"] == "3"
+        assert dict(result.lines())["rows"].startswith("240 places of 60 pictures, worth ")

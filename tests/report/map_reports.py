@@ -168,9 +168,7 @@ def map_facts(model, data, names=("diffusion",)):
     measurements = measure(recording, names, resamples=40)
     assert not measurements.missing
     assert not measurements.failed
-    places = recording.layout.positions
-    groups = [list(range(k * places, (k + 1) * places)) for k in range(recording.layout.channels)]
-    matrix = zs.assays.response_matrix(model, recording.posterior, groups=groups)
+    matrix = zs.assays.response_matrix(model, recording.posterior)
     results = {**measurements.results, "response-matrix": matrix}
     return Facts(recording, results, [], None, channel_table(recording, results))
 

@@ -59,8 +59,9 @@ def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[d
 def channel_matrix(results: Mapping[str, Result], channels: int) -> ResponseMatrix | None:
     """The response matrix, if it was measured channel by channel."""
     matrix = results.get("response-matrix")
-    by_channel = isinstance(matrix, ResponseMatrix) and len(matrix.relative) == channels
-    return matrix if by_channel and isinstance(matrix, ResponseMatrix) else None
+    if not isinstance(matrix, ResponseMatrix) or matrix.unit != "channel":
+        return None
+    return matrix if len(matrix.relative) == channels else None
 
 
 def _measured(results: Mapping[str, Result], channels: int) -> dict[str, Tensor]:
