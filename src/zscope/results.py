@@ -129,7 +129,7 @@ class Result:
     unit_names: ClassVar[tuple[str, ...]] = ()
     """What these are called, "channel 2", if they are not single latents."""
     rows_text: ClassVar[str] = ""
-    """How many rows that is of how many pictures, if rows are places."""
+    """What the rows and columns are, if they are not codes and their latents."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -154,6 +154,11 @@ class Result:
         values = {name: plain(getattr(self, name)) for name in fields}
         units = {"unit": self.unit, "unit_names": list(self.unit_names)} if self.unit_names else {}
         return {"kind": type(self).__name__, **values, **units}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The summary about the units of this result, and what its rows are."""
+        lines = [(self.worded(name), self.worded(text)) for name, text in self.summary()]
+        return [*lines, ("rows", self.rows_text)] if self.rows_text else lines
 
     def worded(self, text: str) -> str:
         """A text about latents as one about the units of this result: "channel 2"."""
@@ -222,8 +227,7 @@ class Result:
         measures = self.measures()
         scores = [[self.worded(measure.name) or "score", *measure.cells()] for measure in measures]
         header = ["", "value", "95 % interval", "chance", "n"]
-        lines = [[self.worded(name), self.worded(text)] for name, text in self.summary()]
-        lines += [["rows", self.rows_text]] if self.rows_text else []
+        lines = [list(line) for line in self.lines()]
         for part in ("interval", "chance"):
             reasons = {getattr(measure, part): None for measure in measures}
             texts = [self.worded(reason) for reason in reasons if isinstance(reason, str)]

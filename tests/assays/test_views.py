@@ -201,6 +201,7 @@ def test_scores_are_those_of_channel_means():
     assert result.unit_names == ("mean of channel 0", "mean of channel 1", "mean of channel 2")
     assert "channels used" in repr(result)
     assert "latent" not in repr(result)
+    assert "600 pictures; columns are means of channels over their places" in repr(result)
 
 
 def test_standard_deviations_can_be_added_to_the_means():
@@ -210,6 +211,7 @@ def test_standard_deviations_can_be_added_to_the_means():
     recording = zs.Recording.from_arrays(hidden, factors, kinds="categorical", layout=LAYOUT)
     alone, both = a.explicitness(recording), a.explicitness(recording, pool="mean+std")
     assert both.unit_names[3] == "std of channel 0"
+    assert dict(both.lines())["columns used"] == "6 of 6"  # of 3 channels
     assert both.score > alone.score + 0.2
 
 
@@ -341,3 +343,19 @@ def test_usage_is_that_of_channels():
     # Decoders decide for deterministic models: this one ignores channel 2.
     autoencoder = zs.wrap(lambda x: x, lambda z: z * torch.tensor([1.0, 1.0, 0.0])[:, None, None])
     assert zs.record(autoencoder, smooth_maps(50, 3, 0).float()).used == [0, 1]
+
+
+def test_traversals_move_channels_or_are_refused():
+    model = zs.wrap(lambda x: x.clone(), lambda z: z.clone(), prior=None)
+    recording = zs.record(model, smooth_maps(20, 3, 0).float())
+    assert len(a.traversal_responses(recording).values) == 3
+    for maps in (recording, recording.posterior):
+        with pytest.raises(ConfigError, match="not 48 single latents. Give the recording alone"):
+            a.traversal_responses(model, maps)
+
+
+def test_hybrids_name_the_channel_that_changes_most():
+    model = zs.wrap(lambda x: x.clone(), lambda z: z.clone(), prior=None)
+    maps = smooth_maps(20, 3, 0).float() * torch.tensor([1.0, 9.0, 3.0])[:, None, None]
+    lines = dict(a.hybridisation(zs.record(model, maps)).summary())
+    assert lines["largest change"].endswith("(channel 1)")

@@ -172,7 +172,8 @@ def _of_recording(
         result = function(**values)
         if recording.layout is not None and entry.map_kind in COLUMNS_OF_CHANNELS:
             names = column_names(entry, recording.layout, pool)
-            name_units(result, "channel", names, rows_text(entry, recording))
+            unit = "column" if pool == "mean+std" else "channel"
+            name_units(result, unit, names, rows_text(entry, recording, pool))
         return result
 
     if own_generator:
@@ -279,7 +280,16 @@ def _complete(
 
 def _refuse_many_units(entry: Entry, values: Mapping[str, Any], recording: Recording) -> None:
     """Before the limit on passes, which would ask for fewer samples where units are the cause."""
-    if recording.layout is None or entry.map_kind != "units" or not entry.passes:
+    if recording.layout is None or not entry.passes:
+        return
+    given = [each for each in values.values() if isinstance(each, Recording | Posterior)]
+    if entry.map_kind == "offsets" and any(each.layout is not None for each in given):
+        raise ConfigError(
+            f"{entry.attribute}: the latents are maps ({recording.layout}), whose channels are "
+            f"moved, not {recording.latents:,} single latents. Give the recording alone: "
+            f"zs.assays.{entry.attribute}(recording)"
+        )
+    if entry.map_kind != "units":
         return
     groups = values.get("groups")
     rounds = int(values.get(entry.scales, 1))

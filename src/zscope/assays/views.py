@@ -74,10 +74,16 @@ def column_variances(entry: Entry, recording: Recording) -> Tensor:
     return variance.reshape(len(variance), layout.channels, -1).mean(2)
 
 
-def rows_text(entry: Entry, recording: Recording) -> str:
-    """How many rows an assay has that is given places, and what they are worth; else nothing."""
-    if recording.layout is None or entry.map_kind != "places":
+def rows_text(entry: Entry, recording: Recording, pool: Pool | None = None) -> str:
+    """What the rows are that an assay is given, and what those are worth that are places."""
+    if recording.layout is None or entry.map_kind not in ("places", "pooled"):
         return ""
+    if entry.map_kind == "pooled":
+        what = "means and standard deviations" if pool == "mean+std" else "means"
+        return (
+            f"{len(recording):,} pictures; columns are {what} of channels over their places, so "
+            "that positions are lost"
+        )
     view = view_of(entry, recording)
     each = rows_together(view)
     worth = len(view) / each * independent_places(recording.map_summary).clamp(max=each)

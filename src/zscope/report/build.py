@@ -206,7 +206,7 @@ class Report:
         result, note = self.results[name], self.measurements.notes.get(name)
         return {
             **({"note": note} if note else {}),
-            "summary": [[result.worded(text) for text in line] for line in result.summary()],
+            "summary": [list(line) for line in result.lines()],
             "scores": [each.to_dict() for each in result.measures()],
             "result": without_large_blocks(result.to_dict(), self._codes),
         }

@@ -116,7 +116,7 @@ def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
         "missing": report.missing.get(entry.name),
         "failed": report.failed.get(entry.name),
         "note": report.measurements.notes.get(entry.name, ""),
-        "summary": [] if result is None else [tuple(map(word, line)) for line in result.summary()],
+        "summary": [] if result is None else result.lines(),
         "scores": [] if result is None else [_score(result, each) for each in result.measures()],
         "flags": [word(flag) for flag in getattr(result, "flags", [])],
         **(

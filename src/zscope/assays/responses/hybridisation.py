@@ -70,12 +70,13 @@ class Hybridisation(Result):
         return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     def summary(self) -> list[tuple[str, str]]:
-        unit = self.unit_change
-        largest = int(unit.argmax())
+        change = self.unit_change
+        names = self.unit_names or [f"unit {k}" for k in range(len(change))]
+        most, least = int(change.argmax()), int(change.argmin())
         return [
             ("units", str(len(self.groups))),
-            ("largest change", f"{float(unit[largest]):.4g} (unit {largest})"),
-            ("smallest change", f"{float(unit.min()):.4g} (unit {int(unit.argmin())})"),
+            ("largest change", f"{float(change[most]):.4g} ({names[most]})"),
+            ("smallest change", f"{float(change[least]):.4g} ({names[least]})"),
         ]
 
     def plot(self, ax: Any = None) -> Any:
