@@ -284,3 +284,9 @@ def test_pictures_without_high_frequencies_have_no_excess():
     result = a.latent_spectrum(zs.record(model, flat))
     assert result.score is None
     assert "have no high frequencies" in result.left_out["excess"]
+
+
+def test_the_correspondence_is_of_the_base_pictures():
+    recording = zs.record(average_pooling(2), dataset(power_law(200, 16, 2)))
+    samples = {each.name: each.samples for each in a.latent_spectrum(recording).measures()}
+    assert (samples["excess"], samples["correspondence at 1/2"]) == (200, 128)

@@ -12,9 +12,9 @@ standard deviation 1.5, weights of sum 1, windows inside the picture only, C1 = 
 C2 = (0.03 L)^2. Published tables differ in which PSNR they mean, in rounding to 8 bits, and in how
 L is guessed: here it is 1, or 2 for values from -1 to 1; for others it is the range of the pictures
 at hand, and a flag says so. A constant offset of d has -20 log10(d / L) dB. An (almost) exact
-reconstruction counts as 100 dB; `exact` says how many there are. Chance is the mean picture in
-place of each reconstruction. Video is compared frame by frame (the mean over frames of both
-measures); sound by its ratio of signal to noise, 10 log10( sum x^2 / sum (x - decoded)^2 ).
+reconstruction, or frame, counts as 100 dB; `exact` says how many there are. Chance is the mean
+picture in place of each reconstruction. Video is compared frame by frame (the mean over frames of
+both measures); sound by its ratio of signal to noise, 10 log10( sum x^2 / sum (x - decoded)^2 ).
 
 On request, with networks of the caller's own, since none is ever downloaded: the mean of a
 `perceptual` distance such as LPIPS, and the Fréchet distance between pictures and reconstructions
@@ -74,7 +74,7 @@ class ReconstructionQuality(Scored):
     ssim: float | None  # None for sound, and for pictures of fewer than 11 pixels
     ssim_chance: float | None
     ssim_interval: tuple[float, float] | None
-    exact: int  # reconstructions (almost) without an error, which count as 100 dB
+    exact: int  # reconstructions, or frames of video, (almost) without an error: 100 dB each
     peak: float  # L
     perceptual: float | None  # mean of the caller's own distance
     perceptual_chance: float | None
@@ -165,7 +165,7 @@ def reconstruction_quality(
 
     def compare(x: Tensor, other: Tensor) -> dict[str, Tensor]:
         values = {"signal": _powers(x), "error": _powers(x - other)}
-        values["level"] = _level(x, other, limits.peak, sound)
+        values["level"], values["exact"] = _level(x, other, limits.peak, sound)
         if not no_ssim:
             values["ssim"] = ssim(x, other, limits.peak)
         if perceptual is not None:
@@ -192,7 +192,6 @@ def reconstruction_quality(
     )
     pairs = {} if ends is None else dict(zip(reported, map(tuple, ends.tolist()), strict=True))
     signal = values["signal"].mean() if sound else torch.tensor(limits.peak**2).double()
-    own_signal = values["signal"] if sound else signal
     distance, floor = _frechet(features, source)
 
     def mean_of(name: str, table: dict[str, Tensor]) -> float | None:
@@ -205,7 +204,7 @@ def reconstruction_quality(
         ssim=mean_of("ssim", values),
         ssim_chance=mean_of("ssim", other),
         ssim_interval=pairs.get("ssim"),
-        exact=int((values["error"] <= EXACT * own_signal).sum()),
+        exact=int(values["exact"].sum()),
         peak=limits.peak,
         perceptual=mean_of("perceptual", values),
         perceptual_chance=mean_of("perceptual", other),
@@ -310,15 +309,16 @@ def _ratio(signal: Tensor, error: Tensor) -> Tensor:
     return 10 * (signal / torch.maximum(error, EXACT * signal)).log10()
 
 
-def _level(x: Tensor, other: Tensor, peak: float, sound: bool) -> Tensor:
-    """PSNR of each picture (of video: the mean over frames); of sound signal to noise."""
-    if sound:
-        return _ratio(_powers(x), _powers(x - other))
-    square = torch.tensor(peak**2).double()
-    if x.ndim == 5:
-        frames = _frames(x), _frames(other)
-        return _ratio(square, _powers(frames[0] - frames[1])).reshape(len(x), -1).mean(1)
-    return _ratio(square, _powers(x - other))
+def _level(x: Tensor, other: Tensor, peak: float, sound: bool) -> tuple[Tensor, Tensor]:
+    """PSNR of each picture, and whether it is exact; of sound signal to noise.
+
+    Of video the mean over frames, and how many of them are exact.
+    """
+    first, second = (_frames(x), _frames(other)) if x.ndim == 5 else (x, other)
+    signal = _powers(first) if sound else torch.tensor(peak**2).double()
+    error = _powers(first - second)
+    levels, exact = _ratio(signal, error), (error <= EXACT * signal).double()
+    return levels.reshape(len(x), -1).mean(1), exact.reshape(len(x), -1).sum(1)
 
 
 def _frames(video: Tensor) -> Tensor:

@@ -96,6 +96,7 @@ class LatentSpectrum(Scored):
     picture_variance: dict[str, float]  # of x, explained by x_kappa
     left_out: dict[str, str]  # what could not be measured, and why
     samples: int
+    cut_samples: int  # base pictures, of which the correspondence is
     no_interval: str
 
     why_no_chance = "the spectrum of the pictures, not chance, is what it is compared with"
@@ -119,7 +120,7 @@ class LatentSpectrum(Scored):
         return measures + [
             self.measure(
                 f"correspondence at {kappa}", value,
-                interval=self.correspondence_interval.get(kappa),
+                interval=self.correspondence_interval.get(kappa), samples=self.cut_samples,
             )
             for kappa, value in self.correspondence.items()
         ]  # fmt: skip
@@ -332,9 +333,9 @@ def _cuts(
     maps: Maps, resamples: int, source: Generator, who: str, left_out: dict[str, str]
 ) -> dict[str, Any]:
     """The correspondence of cut latents and cut pictures, where there are a model and pictures."""
-    answers: dict[str, dict[str, Any]] = {
+    answers: dict[str, Any] = {
         "correspondence": {}, "correspondence_interval": {}, "cut_variance": {},
-        "picture_variance": {},
+        "picture_variance": {}, "cut_samples": 0,
     }  # fmt: skip
     model = maps.model if isinstance(maps, Recording) else None
     if model is None or not model.decodes or model.needs_auxiliary:
@@ -352,7 +353,7 @@ def _cuts(
             f"observations of {shape} have other axes than maps of {layout}"
         )
         return answers
-    total = varying(x, who)
+    total, answers["cut_samples"] = varying(x, who), len(x)
     for kappa in CUTS:
         name = f"1/{round(1 / kappa)}"
         decoded, again, pictures = _decode_cut(model, base, layout, cut(layout, kappa))
