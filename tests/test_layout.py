@@ -89,12 +89,21 @@ def test_units_are_named_as_people_call_them():
         ((0, (4, 4)), "channels=0"),
         ((2, ()), r"places=\(\)"),
         ((2, (4, 0)), r"places=\(4, 0\)"),
+        ((2, (4.5, 4)), r"places=\(4.5, 4\)"),
         ((2, (4, 4), ("height",)), "1 names .* for 2 axes"),
     ],
 )
 def test_layouts_that_are_none_are_refused(arguments, message):
     with pytest.raises(ConfigError, match=message):
         zs.Layout(*arguments)
+
+
+def test_codes_and_maps_of_another_size_are_refused():
+    layout = zs.Layout(2, (4, 6))
+    with pytest.raises(ConfigError, match=r"codes of shape \(3, 40\), and 2 x 4 x 6 maps have 48"):
+        layout.view(torch.zeros(3, 40))
+    with pytest.raises(ConfigError, match=r"maps of shape \(3, 2, 6, 4\); expected \.\.\. x 2 x 4"):
+        layout.flat(torch.zeros(3, 2, 6, 4))
 
 
 @pytest.mark.parametrize(

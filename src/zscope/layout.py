@@ -14,6 +14,7 @@ a place ("place"), a square of places with all their channels ("patch:4"), or si
 
 import math
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import torch
@@ -37,8 +38,8 @@ class Layout:
 
     def __post_init__(self) -> None:
         try:
-            sizes = (int(self.channels), *map(int, self.places))
-        except (TypeError, ValueError):
+            sizes = (index(self.channels), *map(index, self.places))
+        except TypeError:  # not whole numbers
             sizes = ()
         if len(sizes) < 2 or min(sizes) < 1:
             raise ConfigError(
@@ -74,10 +75,20 @@ class Layout:
 
     def view(self, codes: Tensor) -> Tensor:
         """Rows of latents as maps: ... x channels x places."""
+        if not codes.ndim or codes.shape[-1] != self.latents:
+            raise ConfigError(
+                f"Layout: codes of shape {tuple(codes.shape)}, and {self} maps have "
+                f"{self.latents:,} latents. Give rows of as many, or the layout of these codes."
+            )
         return codes.reshape(*codes.shape[:-1], *self.shape)
 
     def flat(self, maps: Tensor) -> Tensor:
         """Maps as rows of latents."""
+        if tuple(maps.shape[-len(self.shape) :]) != self.shape:
+            raise ConfigError(
+                f"Layout: maps of shape {tuple(maps.shape)}; expected ... x {self}. Give the "
+                "layout of these maps."
+            )
         return maps.reshape(*maps.shape[: maps.ndim - len(self.shape)], self.latents)
 
     def by_place(self, values: Tensor) -> Tensor:
@@ -198,8 +209,9 @@ class LatentScaling:
         std = self.latents_std or (1.0,) * channels
         if len(mean) != channels or len(std) != channels:
             raise ConfigError(
-                f"scaling: latents_mean has {len(mean)} numbers and latents_std {len(std)}, and "
-                f"the model has {channels} channels. Does the configuration belong to this model?"
+                f"scaling: the configuration has {len(mean)} numbers as latents_mean and "
+                f"{len(std)} as latents_std, and the model has {channels} channels. Does it belong "
+                "to this model?"
             )
         shift, spread = (torch.tensor(each, dtype=torch.float64) for each in (mean, std))
         if not bool((spread > 0).all()):

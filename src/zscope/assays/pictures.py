@@ -33,7 +33,8 @@ from zscope.sampling import whole
 from zscope.types import Codes
 
 __all__ = [
-    "EXACT", "Base", "Maps", "Range", "base_pictures", "channel_scales", "constant_channels",
+    "EXACT", "NEGLIGIBLE", "Base", "Maps", "Range", "base_pictures", "channel_scales",
+    "constant_channels",
     "data_range", "decode_like", "encode_pictures", "independent_places", "intervals",
     "layout_of", "squares", "summary_of", "varying",
 ]  # fmt: skip

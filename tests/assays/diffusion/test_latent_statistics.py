@@ -1,5 +1,6 @@
 """Latent statistics against closed forms, draws, and fields whose places depend on each other."""
 
+import json
 import math
 
 import numpy as np
@@ -160,8 +161,6 @@ def test_the_declared_scaling_is_applied():
 
 
 def test_the_lines_to_paste_are_json_and_undo_the_scale():
-    import json
-
     codes = posterior()
     result = a.latent_statistics(codes)
     both = (
@@ -194,6 +193,9 @@ def test_a_constant_channel_has_no_shape_and_no_nan():
     result = a.latent_statistics(zs.Posterior(maps.flatten(1), layout=LAYOUT))
     assert float(result.std[1]) == 0
     assert [float(result.skewness[1]), float(result.kurtosis[1])] == [0, 0]
+    lines = json.loads("{" + result.paste(channels=True) + "}")
+    assert lines["latents_std"][1] == 1  # latents are divided by it
+    assert lines["latents_std"][0] == pytest.approx(float(result.std[0]), rel=1e-4)
     assert all(t.isfinite().all() for t in vars(result).values() if isinstance(t, torch.Tensor))
 
 

@@ -43,6 +43,7 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.pictures import (
+    NEGLIGIBLE,
     Maps,
     constant_channels,
     independent_places,
@@ -113,7 +114,9 @@ class LatentStatistics(Scored):
 
     @property
     def latents_std(self) -> list[float]:
-        return [float(each) for each in self.std]
+        """What latents are divided by: 1 for a constant channel."""
+        constant = self.std.square() <= NEGLIGIBLE * self.std.square().max()
+        return torch.where(constant, 1, self.std).tolist()
 
     def measures(self) -> list[Measure]:
         return [
@@ -128,10 +131,10 @@ class LatentStatistics(Scored):
 
         lines = [("channel means", row(self.mean)), ("channel stds", row(self.std))]
         lines += [("posterior noise", row(self.noise_share)), ("kurtosis", row(self.kurtosis))]
-        worth = (
-            f"{row(self.effective_samples)} of {self.samples * self.mean_map[0].numel():,} numbers"
-        )
-        lines.append(("effective sample size", worth))
+        worth = ", ".join(f"{float(each):,.0f}" for each in self.effective_samples[:8])
+        worth += ", …" if len(self.mean) > 8 else ""
+        numbers = self.samples * self.mean_map[0].numel()
+        lines.append(("effective sample size", f"{worth} of {numbers:,} numbers"))
         rank = f"{self.effective_rank:.2f} of {len(self.mean)} channels; {self.modes} explain 90 %"
         lines.append(("effective rank", rank))
         if self.declared_std is not None:
