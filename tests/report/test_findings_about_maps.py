@@ -1,5 +1,6 @@
 """Rules about latents that are maps: each speaks where it must, alone, and nowhere else."""
 
+import dataclasses
 import math
 
 import map_reports as worlds
@@ -9,7 +10,7 @@ from map_reports import MAP_RULES, TEN, checks, map_facts
 
 import zscope as zs
 from zscope.layout import LatentScaling
-from zscope.report.channels import channel_table
+from zscope.report.channels import channel_matrix, channel_table
 from zscope.report.findings import Check, Facts
 from zscope.report.rules import RULES
 from zscope.report.rules.diffusion import (
@@ -280,3 +281,35 @@ def test_many_channels_are_counted():
     assert channels_text([2]) == "Channel 2"
     assert channels_text([0, 2]) == "Channels 0 and 2"
     assert channels_text(range(14)) == "Channels 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 4 others"
+
+
+def test_a_scale_for_each_channel_is_corrected_by_one_for_each_channel(x):
+    # diffusers divides by latents_std, whatever else is declared beside it.
+    model = worlds.model_of(x)
+    model.latent_scaling = LatentScaling(1.0, None, (0.0,) * 3, (9.0,) * 3)
+    (finding,) = told(checks(model, x))
+    assert finding.rule == "scale off"
+    assert '"latents_std": [' in finding.action
+    assert "shift_factor" not in finding.action
+
+
+def test_responses_of_as_many_patches_as_channels_are_not_those_of_channels(x):
+    recording = zs.record(worlds.mixing(x), x)
+    patches = zs.assays.response_matrix(recording, units="patch:4")
+    assert len(patches.relative) == 4
+    assert channel_matrix({"response-matrix": patches}, 4) is None
+    channels = zs.assays.response_matrix(recording)
+    assert channel_matrix({"response-matrix": channels}, 3) is channels
+
+
+def test_one_channel_does_not_differ_from_others(x):
+    facts = map_facts(worlds.model_of(x[:, :1]), x[:, :1])
+    assert list(BY_NAME["channels unequal"](facts)) == []
+
+
+def test_a_decoder_that_bears_all_noise_is_said_to_do_so(x):
+    facts = map_facts(worlds.healthy(x), x)
+    result = dataclasses.replace(facts.get("noise-robustness"), tolerance=None)
+    facts.results["noise-robustness"] = result
+    (check,) = BY_NAME["fragile decoder"](facts)
+    assert "even noise of 1 std costs less than the reconstruction itself" in check.evidence

@@ -283,6 +283,15 @@ def test_what_could_not_be_measured_is_on_the_card():
     assert f"  missing  latent-spectrum: {reason}" in str(report.card).splitlines()
 
 
+def test_one_reason_for_many_assays_is_one_line():
+    x = worlds.pictures(40)
+    report = zs.assay(zs.wrap(worlds.encode, lambda z: z), x, names=["diffusion"], resamples=2)
+    lines = [line for line in str(report.card).splitlines() if line.startswith("  missing")]
+    assert len(lines) == 1
+    assert lines[0].startswith("  missing  latent-spectrum, equivariance, noise-robustness, ")
+    assert "the decoder returned observations of shape (3, 8, 8)" in lines[0].lower()
+
+
 def test_codes_that_are_maps_without_a_model_have_a_card_of_what_is_known():
     maps = worlds.encode(worlds.pictures(40))
     recording = zs.Recording.from_arrays(maps, layout=zs.Layout(3, (8, 8)))

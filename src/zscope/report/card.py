@@ -41,10 +41,18 @@ class Card:
         parts += [f"{notes} note{'' if notes == 1 else 's'}", f"{healthy} healthy"]
         return ", ".join(parts)
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why something could not be measured, with the assays that have this reason."""
+        names: dict[str, list[str]] = {}
+        for name, reason in self.missing.items():
+            names.setdefault(reason, []).append(name)
+        return {reason: ", ".join(each) for reason, each in names.items()}
+
     def __str__(self) -> str:
         lines = [f"{TITLE}  {self.verdict}"]
         lines += [f"  {each.level:8} {each}" for each in self.checks]
-        lines += [f"  {'missing':8} {name}: {reason}" for name, reason in self.missing.items()]
+        lines += [f"  {'missing':8} {names}: {reason}" for reason, names in self.reasons.items()]
         if self.config:
             lines += ["For config.json, one scale for all channels or one for each:"]
             lines += [f"    {line}" for line in self.config.splitlines()]

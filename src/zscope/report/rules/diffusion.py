@@ -132,14 +132,15 @@ def scale_off(facts: Facts, threshold: float) -> Iterable[Finding]:
     result = facts.get("latent-statistics")
     if result is None:
         return
-    lines = result.paste().replace("\n", " ")
+    by_channel = result.declared is not None and declares_channels(result.declared)
+    lines = result.paste(channels=by_channel).replace("\n", " ")
     pictures = f"{result.samples:,} pictures"
     if result.declared_std is None:
         yield Check(
             f"Scale for diffusion: scaling_factor {result.score:.4g}",
             f"1 / the standard deviation of all numbers{between(result.interval, '.4g')}, "
             f"{pictures}. The model declares no scaling.",
-            f"put it into its config.json: {lines}",
+            f"put it into the config.json of the model: {lines}",
             "note",
             0.5,
             value=result.score,
@@ -171,16 +172,21 @@ def scale_off(facts: Facts, threshold: float) -> Iterable[Finding]:
     )
 
 
+def declares_channels(declared: Mapping[str, Any]) -> bool:
+    """Whether a configuration has a scale for each channel, which then counts."""
+    return declared.get("latents_std") is not None or declared.get("latents_mean") is not None
+
+
 def declared_name(declared: Mapping[str, Any]) -> str:
     """The scaling that the configuration of a model declares, as in a sentence."""
-    if declared.get("latents_std") is not None or declared.get("latents_mean") is not None:
+    if declares_channels(declared):
         return "the declared latents_mean and latents_std"
     return f"scaling_factor {declared['scaling_factor']:g}"
 
 
 def declared_interval(result: Any) -> Ends:
     """The interval of the std under the declared scaling."""
-    if result.declared["latents_std"] is None and result.declared["latents_mean"] is None:
+    if not declares_channels(result.declared):
         if result.interval is None:
             return None
         low, high = result.interval  # of the inverse of the std
@@ -231,7 +237,7 @@ def channels_unequal(facts: Facts, threshold: float) -> Iterable[Finding]:
         f"{channels[farthest]} is {float(away[farthest]):.2f} standard deviations from 0. "
         f"{result.samples:,} pictures."
     )
-    if not (scale or shifted):
+    if not (scale or shifted) and len(channels) > 1:
         yield Check(
             f"Channels differ {times(ratio)} in scale",
             evidence,
@@ -240,6 +246,7 @@ def channels_unequal(facts: Facts, threshold: float) -> Iterable[Finding]:
             value=ratio,
             interval=finite(ratio_ends),
         )
+    if not (scale or shifted):
         return
     text = (
         f"Channels differ {times(ratio)} in scale"
@@ -452,7 +459,8 @@ def not_equivariant(facts: Facts, threshold: float) -> Iterable[Finding]:
         f"{'' if len(inside) == 1 else 's'}; {result.samples:,} base pictures."
     )
     if outside:
-        evidence += f" {outside} more leave{'s' * (outside == 1)} the data and do not count."
+        words = "leaves the data and does" if outside == 1 else "leave the data and do"
+        evidence += f" {outside} more {words} not count."
     rows = [(name, each.encoder, each.decoder) for name, each in inside.items()]
     columns = ("transformation", "encoder", "decoder")
     if near_end(value, ends) > threshold:
@@ -486,12 +494,14 @@ def fragile_decoder(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     fragile = near_end(result.score, result.interval) > threshold
     tolerance = (
-        f"above {result.levels[-1]:g}" if result.tolerance is None else f"{result.tolerance:.2g}"
+        f"even noise of {result.levels[-1]:g} std costs less than"
+        if result.tolerance is None
+        else f"noise of {result.tolerance:.2g} std costs as much as"
     )
     yield Check(
         f"Noise of 0.1 std costs {percent(0.01 * result.score)} of the variance",
-        f"Gain {result.score:.2f}{between(result.interval)}; noise of {tolerance} std costs as "
-        f"much as the reconstruction itself; {result.samples:,} base pictures.",
+        f"Gain {result.score:.2f}{between(result.interval)}; {tolerance} the reconstruction "
+        f"itself; {result.samples:,} base pictures.",
         "train the decoder with noise on its latents" if fragile else "",
         "problem" if fragile else "healthy",
         0.7,
@@ -513,7 +523,8 @@ def not_local(facts: Facts, threshold: float) -> Iterable[Finding]:
         if spread
         else f"A change at one place stays there ({percent(value)} within {near} places)",
         f"Of the squared response to a change of one channel at one place{between(ends)}; 90 % "
-        f"within {result.reach} places; {result.samples:,} base pictures.",
+        f"within {result.reach} place{'' if result.reach == 1 else 's'}; {result.samples:,} base "
+        "pictures.",
         "do not inpaint or tile in latent space" if spread else "",
         "note" if spread else "healthy",
         0.4,
@@ -544,7 +555,7 @@ def channels_respond(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Check(
             f"Channels respond to each other by up to {largest:.2f}, but no response stands out",
             f"{evidence} None is clearly above both {threshold:g} and the noise of the posterior.",
-            "interpret strong changes of one channel with care: they move others a little too",
+            "interpret strong changes of one channel with care: they may move others too",
             "note",
             0.2,
             value=largest,
