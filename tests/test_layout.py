@@ -89,13 +89,19 @@ def test_units_are_named_as_people_call_them():
         ((0, (4, 4)), "channels=0"),
         ((2, ()), r"places=\(\)"),
         ((2, (4, 0)), r"places=\(4, 0\)"),
-        ((2, (4.5, 4)), r"places=\(4.5, 4\)"),
         ((2, (4, 4), ("height",)), "1 names .* for 2 axes"),
     ],
 )
 def test_layouts_that_are_none_are_refused(arguments, message):
     with pytest.raises(ConfigError, match=message):
         zs.Layout(*arguments)
+
+
+def test_lengths_are_whole_numbers():
+    # Without the checks of types that only the tests have.
+    half = SimpleNamespace(channels=2, places=(4.5, 4), names=())
+    with pytest.raises(ConfigError, match=r"places=\(4.5, 4\); expected a number of channels"):
+        zs.Layout.__post_init__(half)
 
 
 def test_codes_and_maps_of_another_size_are_refused():
