@@ -97,7 +97,12 @@ def test_the_noise_of_training_is_that_of_the_posterior(pictures):
     assert result.trained_noise.numpy() == pytest.approx(
         np.full(3, 0.5 / math.sqrt(1.25)), rel=1e-4
     )
-    assert a.noise_robustness(zs.record(identity(), pictures)).trained_noise.tolist() == [0]
+    assert dict(result.summary())["noise in training"].startswith("0.45, 0.45, 0.45 ")
+    marks = [each for each in result.plot().get_lines() if each.get_linestyle() == ":"]
+    assert [each.get_xdata()[0] for each in marks] == pytest.approx([0.5 / math.sqrt(1.25)] * 3)
+    plain = a.noise_robustness(zs.record(identity(), pictures))
+    assert plain.trained_noise.tolist() == [0]
+    assert "noise in training" not in dict(plain.summary())
 
 
 def test_permuted_shifted_and_scaled_channels_have_the_same_gain(pictures):

@@ -87,10 +87,15 @@ class NoiseRobustness(Scored):
         lines = [("distortion", ", ".join(texts))]
         if self.tolerance is None:
             lines.append(("tolerance", f"above {self.levels[-1]:g}"))
+        if float(self.trained_noise.max()) > 0:
+            noise = ", ".join(f"{float(each):.2g}" for each in self.trained_noise[:8])
+            noise += ", …" if len(self.trained_noise) > 8 else ""
+            lines.append(("noise in training", f"{noise} (in standard deviations)"))
         return [*lines, ("reconstruction error", f"{self.reconstruction:.2g} of the variance")]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
+        from zscope.plots.theme import GREY
 
         drawn = lines(
             {"decoded": self.distortion, "error of reconstructions":
@@ -98,6 +103,9 @@ class NoiseRobustness(Scored):
             at=self.levels, x="noise, in standard deviations of a channel",
             y="change, of the variance", ax=ax,
         )  # fmt: skip
+        for noise in self.trained_noise.tolist():  # dotted, as far as it is on the axis
+            if self.levels[0] <= noise <= self.levels[-1]:
+                drawn.axvline(noise, linestyle=":", linewidth=0.7, color=GREY, zorder=0)
         drawn.set(xscale="log", yscale="log")
         return drawn
 
