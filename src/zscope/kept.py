@@ -206,7 +206,10 @@ class KeptResults:
             field.name: self._encode(getattr(value, field.name), arrays)
             for field in dataclasses.fields(value)
         }
-        content = {"object": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+        content: dict[str, Any] = {
+            "object": f"{kind.__module__}:{kind.__qualname__}",
+            "fields": fields,
+        }
         if isinstance(value, Result) and value.unit != "latent":  # not among the fields
             content["units"] = [value.unit, list(value.unit_names), value.rows_text]
         return content
