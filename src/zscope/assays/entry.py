@@ -60,7 +60,8 @@ class Entry:
         "offsets"   a number for each channel, which is added at all its places
 
     "place on request": only if it is named. `map_options` are defaults that differ for maps, and
-    `map_passes` is their cost where that differs; `latents` in it are the units.
+    `map_passes` is their cost where that differs; `latents` in it are the units. `map_question` is
+    what is asked of them, where that differs by more than the word channel.
     """
 
     question: str
@@ -77,6 +78,7 @@ class Entry:
     maps: str = ""
     map_options: Mapping[str, Any] = field(default_factory=dict)
     map_passes: int | str = ""
+    map_question: str = ""
     title: str = ""  # the name as people write it: "MIG"
     name: str = ""
     module: str = ""  # where the function is

@@ -80,7 +80,7 @@ def unmet(entry: Entry, recording: Recording) -> str | None:
         return "the data come without factors. Give data with known factors"
     if recording.layout is not None and not entry.maps:
         return (
-            f"the latents are maps ({recording.layout}), and this is measured of vectors. Wrap the "
+            f"the latents are maps ({recording.layout}), and this assay is for vectors. Wrap the "
             "model with layout=None to treat its latents as one"
         )
     for need in entry.needs:

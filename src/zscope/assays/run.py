@@ -265,7 +265,8 @@ def measure(
             outcome.missing[entry.name] = f"Not applicable: {reason}."
         elif names is None and recording.layout is not None and entry.maps_on_request:
             outcome.missing[entry.name] = (
-                f"Of maps it is measured only if it is named: zscope assay TARGET {entry.name}"
+                "For latents that are maps, it runs only if it is named: "
+                f"zscope assay TARGET {entry.name}"
             )
     entries = [entry for entry in chosen if entry.name not in outcome.missing]
     options_by_assay = {entry.name: _options(entry, checked, resamples) for entry in entries}

@@ -165,7 +165,7 @@ class Report:
                 continue
             entry = CATALOGUE[name]
             assays[name] = {
-                "question": entry.question,
+                "question": (self.card is not None and entry.map_question) or entry.question,
                 "definition": inspect.cleandoc(entry.cite),
                 **self._outcome(name),
             }

@@ -110,7 +110,7 @@ def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
     word = str if result is None else result.worded
     return {
         "name": entry.name,
-        "question": word(entry.question),
+        "question": (report.card is not None and entry.map_question) or word(entry.question),
         "function": f"zs.assays.{entry.attribute}",
         "definition": paragraphs(entry.cite),
         "missing": report.missing.get(entry.name),

@@ -146,7 +146,8 @@ class HoleScore(Scored):
             ("source of the vectors", self.source),
             (
                 "median displacement",
-                f"{float(self.ratio.median()):.3g} x that of posterior samples",
+                f"{float(self.ratio.median()):.3g} x that of "
+                f"{'posterior samples' if self.unit == 'latent' else 'the pictures'}",
             ),
             ("ignored latents", listed(self.ignored)),
             *self._unlike_summary(),
@@ -415,6 +416,7 @@ def _distance(
 
 ENTRY = Entry(
     question="How much of the prior falls into holes, and how much of it is unlike data?",
+    map_question="How many hybrids of channels fall into holes, and how many are unlike data?",
     takes=("autoencoder", "recording"),
     passes="2 * samples + 512",
     maps="units",

@@ -316,12 +316,14 @@ def _check(response: str, statistic: str, samples: int, permutations: int) -> No
 ENTRIES = {
     "structure-score": Entry(
         question="Do prior samples survive decoding and encoding?",
+        map_question="Do hybrids of channels survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",
         maps="units",
     ),
     "causal-structure-score": Entry(
         question="Do the causal latents of prior samples survive decoding and encoding?",
+        map_question="Do the causal channels of hybrids survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",
         uses=("causal=response-matrix",),
