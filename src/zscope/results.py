@@ -344,7 +344,7 @@ def _call_units(draw: Callable[..., Any]) -> Callable[..., Any]:
     """A method that draws, whose labels are about the units of the result."""
 
     @functools.wraps(draw)
-    def drawn(self: Result, *arguments: Any, **options: Any) -> Any:
+    def draw_and_name(self: Result, *arguments: Any, **options: Any) -> Any:
         axes = draw(self, *arguments, **options)
         if self.unit != "latent":
             figure = axes if hasattr(axes, "savefig") else axes.get_figure()
@@ -352,7 +352,7 @@ def _call_units(draw: Callable[..., Any]) -> Callable[..., Any]:
                 text.set_text(self.worded(text.get_text()))
         return axes
 
-    return drawn
+    return draw_and_name
 
 
 def rows(result: Result, assay: str = "") -> list[dict[str, Any]]:
