@@ -134,8 +134,12 @@ def test_states_of_every_shape_are_those_of_single_runs_and_are_resumed(
     member = zs.train_ensemble(make, data, seeds=SEEDS, **few)[1].model
     alone = zs.train(make(3), data, seed=3, **few).model
     weights = dict(member.named_parameters())
+    start = dict(make(3).named_parameters())
     for name, expected in alone.named_parameters():
-        assert torch.allclose(weights[name], expected, rtol=1e-3, atol=1e-5), name
+        # By layers, since Adam makes steps of rounding errors where a gradient nearly cancels.
+        moved = (expected - start[name]).norm()
+        assert moved > 1e-4, name
+        assert (weights[name] - expected).norm() < 2e-3 * moved, name
 
 
 # Two members have a checkpoint at steps 3, 5, 6 and 9 and weights at the end. The JSON files are
