@@ -350,6 +350,11 @@ def _call_units(draw: Callable[..., Any]) -> Callable[..., Any]:
             figure = axes if hasattr(axes, "savefig") else axes.get_figure()
             for text in figure.findobj(lambda each: hasattr(each, "set_text")):
                 text.set_text(self.worded(text.get_text()))
+            # Ticks take their names from their axis whenever it is drawn.
+            for axis in (each for ax in figure.axes for each in (ax.xaxis, ax.yaxis)):
+                names = [each.get_text() for each in axis.get_ticklabels()]
+                if (worded := [self.worded(name) for name in names]) != names:
+                    axis.set_ticklabels(worded)
         return axes
 
     return draw_and_name

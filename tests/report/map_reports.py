@@ -73,6 +73,16 @@ def passive(data):
     return declare(zs.wrap(encoder, lambda z: decode(z[:, 1:])), data)
 
 
+def unused(data, spread=1e-3):
+    """A constant channel whose posterior is far narrower than the prior, as with tiny KL weights."""
+
+    def encoder(x):
+        z = torch.cat([0 * x[:, :1, ::SIZE, ::SIZE], encode(x)], 1)
+        return z, torch.full_like(z, spread).square().log()
+
+    return declare(zs.wrap(encoder, lambda z: decode(z[:, 1:])), data)
+
+
 def misscaled(data):
     model = model_of(data)
     model.latent_scaling = LatentScaling(0.18215)

@@ -98,6 +98,16 @@ def test_a_passive_channel_is_dead(x):
     assert found.table[1][:2] == ("0", "0.00")  # no divergence from the prior
 
 
+@pytest.mark.parametrize("spread", [0.02, 0.05])
+def test_a_constant_channel_that_is_not_passive_is_dead_too(x, spread):
+    model = worlds.unused(x, spread)
+    assert zs.assays.variable_types(zs.record(model, x)).labels[0] == "active"
+    (found,) = told(checks(model, x))
+    assert (found.rule, found.level) == ("dead channel", "problem")
+    assert found.text == "Channel 0 of 4 carries nothing"
+    assert found.action.startswith("check the decoder, which ignores it, or train with 3 channels")
+
+
 def test_all_channels_dead_is_said_once(x):
     def encoder(x):
         z = 0 * worlds.encode(x)

@@ -5,8 +5,10 @@ import re
 from html.parser import HTMLParser
 
 import map_reports as worlds
+import matplotlib.pyplot as plt
 import pytest
 import torch
+from matplotlib.text import Text as Words
 from typer.testing import CliRunner
 
 import zscope as zs
@@ -14,6 +16,7 @@ from zscope.cli import app
 from zscope.report.card import TITLE
 from zscope.report.findings import Check
 from zscope.report.maps import GAINS, OFFSETS, SHOWN
+from zscope.results import Result
 
 CHANNELS = 4
 SINGLE = re.compile(r"\b[Ll]atents? \d|\bsingle latents?\b(?! \w+ would)|\d latents\b")
@@ -87,6 +90,21 @@ def test_the_card_comes_first_and_no_finding_is_printed_twice(report):
     assert next(k for k, line in enumerate(lines) if "Reconstructions" in line) < table
     assert not SINGLE.search(str(report))
     assert TITLE in report._repr_html_()
+
+
+@pytest.mark.parametrize("figure", ["nonlinear-eigenfaces", "all"])
+def test_figures_speak_of_channels_too(report, figure):
+    results = report.results if figure == "all" else {figure: report.results[figure]}
+    words = []
+    for result in results.values():
+        if type(result).plot is not Result.plot:
+            axes = result.plot()
+            drawn = axes if hasattr(axes, "savefig") else axes.get_figure()
+            drawn.canvas.draw()
+            words += [each.get_text() for each in drawn.findobj(Words)]
+            plt.close("all")
+    assert sum("channel" in word for word in words) >= (4 if figure != "all" else 20)
+    assert not [word for word in words if re.search(r"\b[Ll]atents? \d", word)]
 
 
 def test_findings_are_those_of_the_card_that_are_not_healthy_and_the_others(report):

@@ -21,7 +21,7 @@ __all__ = ["LEAST_IMPORTANCE", "LEAST_RESPONSE", "channel_matrix", "channel_tabl
 
 LEAST_RESPONSE = 0.1
 LEAST_IMPORTANCE = 0.01
-"""A channel of a deterministic model below both carries nothing."""
+"""A channel below both carries nothing."""
 
 
 def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[dict[str, Any]]:
@@ -86,18 +86,18 @@ def types_of(recording: Recording) -> VariableTypes:
 
 
 def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[bool | None]:
-    """Whether each channel carries nothing: of a variational model, whether it is passive.
+    """Whether each channel carries nothing: it is passive, or nothing depends on it.
 
-    In a deterministic one both its response and its importance are small, at the upper ends of
-    their intervals. Without the response matrix, what is left of a change at one place stands for
-    the response.
+    The latter means that its response and its importance are both small, at the upper ends of their
+    intervals. It also finds what the type does not: where the KL weight is tiny, a channel that is
+    constant may keep a variance that is far below the prior's. Without the response matrix, what is
+    left of a change at one place stands for the response.
     """
-    if "type" in rows[0]:
-        return [row["type"] == "passive" for row in rows]
+    passive = [row["type"] == "passive" if "type" in row else None for row in rows]
     importance = results.get("unit-importance")
     measure = next((name for name in ("response", "gain") if name in rows[0]), None)
     if measure is None or not isinstance(importance, UnitImportance):
-        return [None] * len(rows)
+        return passive
     response = torch.tensor([abs(row[measure]) for row in rows])
     matrix = channel_matrix(results, len(rows))
     if matrix is not None and matrix.relative_interval is not None:
@@ -105,5 +105,5 @@ def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[boo
     most = importance.importance
     if importance.importance_interval is not None:
         most = importance.importance_interval[:, 1]
-    dead = (response < LEAST_RESPONSE) & (most < LEAST_IMPORTANCE)
-    return [bool(each) for each in dead]
+    unused = (response < LEAST_RESPONSE) & (most < LEAST_IMPORTANCE)
+    return [bool(first) or bool(second) for first, second in zip(passive, unused, strict=True)]

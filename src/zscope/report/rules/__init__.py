@@ -175,8 +175,8 @@ RULES = (
         "dead channel",
         0.1,
         "Every channel carries something: in a variational model its posterior variance, over "
-        "pictures and places, is not that of the prior (within {threshold:g} of 1), in a "
-        "deterministic one its response is at least {threshold:g} or its importance at least "
+        "pictures and places, is not that of the prior (within {threshold:g} of 1), and in any "
+        "model its response is at least {threshold:g} or its importance at least "
         f"{LEAST_IMPORTANCE:g}.",
         diffusion.dead_channels,
         of_collapsed=True,

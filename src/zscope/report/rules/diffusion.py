@@ -84,12 +84,14 @@ def dead_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
     if not rows or rows[0]["dead"] is None:
         return
     dead, total = [row for row in rows if row["dead"]], len(rows)
-    variational = "type" in rows[0]
-    evidence = (
-        f"Posterior variances of {facts.recording.map_summary.pictures:,} pictures and all places."
-        if variational
-        else "Responses and importances over the base pictures."
-    )
+    passive = bool(dead) and all(row.get("type") == "passive" for row in dead)
+    sources = []
+    if "type" in rows[0]:
+        pictures = facts.recording.map_summary.pictures
+        sources.append(f"posterior variances of {pictures:,} pictures and all places")
+    if "importance" in rows[0]:
+        sources.append("responses and importances over the base pictures")
+    evidence = f"{', '.join(sources).capitalize()}."
     columns = {
         "channel": "channel", "kl": "KL of a picture, nats", "response": "response",
         "gain": "gain at a place", "importance": "importance",
@@ -108,10 +110,11 @@ def dead_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     numbers = [row["channel"] for row in dead]
     left = total - len(dead)
-    weight = "lower the KL weight" if variational else "check the decoder, which ignores it"
+    it = "it" if len(dead) == 1 else "them"
+    weight = "lower the KL weight" if passive else f"check the decoder, which ignores {it}"
     if left:
         advice = f"{weight}, or train with {left} channel{'' if left == 1 else 's'}"
-    elif variational:
+    elif passive:
         advice = "the posterior has collapsed; lower the KL weight, or increase it only gradually"
     else:
         advice = "check that encoder and decoder belong together"
