@@ -74,7 +74,7 @@ def passive(data):
 
 
 def unused(data, spread=1e-3):
-    """A constant channel whose posterior is far narrower than the prior, as with tiny KL weights."""
+    """A constant channel whose posterior is far narrower than the prior (a tiny KL weight)."""
 
     def encoder(x):
         z = torch.cat([0 * x[:, :1, ::SIZE, ::SIZE], encode(x)], 1)
