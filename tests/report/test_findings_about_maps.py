@@ -18,6 +18,7 @@ from zscope.report.rules.diffusion import (
     declared_interval,
     finite,
     near_end,
+    times,
 )
 
 BY_NAME = {rule.name: rule for rule in RULES}
@@ -105,7 +106,40 @@ def test_a_constant_channel_that_is_not_passive_is_dead_too(x, spread):
     (found,) = told(checks(model, x))
     assert (found.rule, found.level) == ("dead channel", "problem")
     assert found.text == "Channel 0 of 4 carries nothing"
-    assert found.action.startswith("check the decoder, which ignores it, or train with 3 channels")
+    assert found.action == "the encoder does not use it, or train with 3 channels"
+
+
+def test_a_channel_that_encodes_something_is_not_dead_although_the_decoder_ignores_it(x):
+    def encoder(x):
+        z = worlds.encode(x)
+        z = torch.cat([z[:, :1].flip(-1), z], 1)
+        return z, torch.full_like(z, 0.05).square().log()
+
+    model = worlds.declare(zs.wrap(encoder, lambda z: worlds.decode(z[:, 1:])), x)
+    facts = map_facts(model, x)
+    row = next(row for row in facts.channels if row["channel"] == 0)
+    assert abs(row["response"]) < 0.1
+    assert abs(row["importance"]) < 0.01
+    (found,) = BY_NAME["dead channel"](facts)
+    assert found.level == "healthy"
+
+
+def test_whether_a_channel_is_dead_does_not_depend_on_resamples(x):
+    recording = zs.record(worlds.dead(x), x)
+    names = ["diffusion", "response-matrix"]
+    for resamples in (0, 20):
+        report = zs.assay(recording, names=names, resamples=resamples)
+        assert [row["channel"] for row in report.channels if row["dead"]] == [0]
+    # A response of .095 whose interval reaches .1, which `resamples` must not decide.
+    matrix = dataclasses.replace(
+        report.results["response-matrix"],
+        relative=torch.full((4, 4), 0.095),
+        relative_low=torch.full((4, 4), 0.08),
+        relative_interval=None,
+    )
+    object.__setattr__(matrix, "unit", "channel")
+    rows = channel_table(recording, {**report.results, "response-matrix": matrix})
+    assert not any(row["dead"] for row in rows)
 
 
 def test_all_channels_dead_is_said_once(x):
@@ -210,6 +244,17 @@ def test_a_posterior_without_noise_is_told(x):
     assert rule(map_facts(worlds.healthy(x), x, names)) == []  # it has no posterior
 
 
+def test_a_posterior_may_have_noise_as_far_as_its_interval_tells(x):
+    facts = map_facts(worlds.model_of(x, noise=1e-3), x, ["latent-statistics"])
+    result, rule = facts.get("latent-statistics"), BY_NAME["posterior without noise"]
+    share = torch.full((3,), 5e-5)
+    for top, level in ((9e-5, "note"), (2e-4, "healthy")):
+        ends = torch.stack([share / 2, torch.full((3,), top)], 1)
+        changed = dataclasses.replace(result, noise_share=share, noise_interval=ends)
+        some = Facts(facts.recording, {"latent-statistics": changed}, [], None, facts.channels)
+        assert [each.level for each in rule(some)] == [level]
+
+
 def test_smoothed_latents_that_decode_to_something_else_are_told(x):
     order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
 
@@ -255,6 +300,117 @@ def test_an_uncertain_number_beyond_the_threshold_is_not_told(x):
         changed = Facts(facts.recording, {"noise-robustness": result}, [], None, facts.channels)
         (found,) = BY_NAME["fragile decoder"](changed)
         assert found.level == level
+
+
+def test_a_number_beyond_its_threshold_whose_interval_is_not_is_undecided(x):
+    """Neither a finding nor healthy: a healthy sentence would say the opposite of its number."""
+    facts = map_facts(worlds.healthy(x), x, ["diffusion"])
+    locality, spectrum = facts.get("locality"), facts.get("latent-spectrum")
+    equal, importance = facts.get("equivariance"), facts.get("unit-importance")
+    statistics = facts.get("latent-statistics")
+    within = locality.within.clone()
+    within[2] = 0.45
+    around = torch.stack([within - 0.2, within + 0.2], 1)
+    alone = torch.tensor([0.92, 0.1, 0.1])
+    tails = torch.tensor([1600.0, 0.0, 0.0])
+    changed = {
+        "not local": dataclasses.replace(locality, within=within, within_interval=around),
+        "one channel dominates": dataclasses.replace(
+            importance, alone=alone, explained=1.0,
+            share_interval=torch.stack([alone - 0.05, alone + 0.05], 1),
+        ),
+        "heavy tails": dataclasses.replace(
+            statistics, kurtosis=tails,
+            kurtosis_interval=torch.stack([tails - 1700, tails + 1700], 1),
+        ),
+        "rough spectrum": dataclasses.replace(
+            spectrum, correspondence={"1/2": 0.6}, correspondence_interval={"1/2": (0.4, 0.8)}
+        ),
+        "not equivariant": dataclasses.replace(
+            equal, kinds={"flips": 0.3}, kind_intervals={"flips": (0.2, 0.4)}
+        ),
+    }  # fmt: skip
+    sentences = {
+        "not local": "Perhaps: a change at one place moves the whole map (45 % stays within 2",
+        "one channel dominates": "Perhaps: Channel 0 alone explains 92 % of what all",
+        "heavy tails": "Perhaps: channel 0 has outliers (excess kurtosis 1,600",
+        "rough spectrum": "Perhaps: smoothed latents do not decode to smoothed pictures (error 0.6",
+        "not equivariant": "Perhaps: flipping the picture does not flip the latents (error 0.30",
+    }
+    assays = {
+        "not local": "locality", "one channel dominates": "unit-importance",
+        "heavy tails": "latent-statistics", "rough spectrum": "latent-spectrum",
+        "not equivariant": "equivariance",
+    }  # fmt: skip
+    for rule, result in changed.items():
+        some = Facts(facts.recording, {assays[rule]: result}, [], None, facts.channels)
+        (found,) = told(BY_NAME[rule](some))
+        assert found.text.startswith(sentences[rule]), found.text
+        assert (found.level, found.action) == ("note", "use more pictures to decide")
+
+
+def test_one_picture_with_a_bright_spot_is_not_healthy(x):
+    bright = x.clone()
+    bright[17, 0, 8:12, 8:12] = 60
+    (found,) = BY_NAME["heavy tails"](
+        map_facts(worlds.healthy(bright), bright, ["latent-statistics"])
+    )
+    assert found.level == "note"
+    assert "hannel 0 has outliers (excess kurtosis 1,678, skewness 30" in found.text
+
+
+def test_a_declared_std_is_wanted_where_channels_have_their_own_scales(x):
+    model = worlds.declared_by_channel(x)
+    own = model.latent_scaling
+    rule, names = BY_NAME["scale off"], ["latent-statistics"]
+    model.latent_scaling = dataclasses.replace(own, scaling_factor=0.5)
+    (found,) = rule(map_facts(model, x, names))
+    assert found.level == "healthy"
+    assert found.text.endswith("have std 0.50, as scaling_factor 0.5 asks")
+    wide = tuple(2 * each for each in own.latents_std)
+    model.latent_scaling = dataclasses.replace(own, scaling_factor=0.5, latents_std=wide)
+    (found,) = rule(map_facts(model, x, names))
+    assert (found.level, found.text[-22:]) == ("problem", "have std 0.25, not 0.5")
+    assert '"scaling_factor": 0.5' in found.action
+
+
+def test_shifts_do_not_hide_that_flips_are_not_followed():
+    """Space-to-depth follows whole shifts exactly, and flips and turns not."""
+    import torch.nn.functional as F
+
+    x = worlds.pictures(96)
+    model = zs.wrap(lambda x: F.pixel_unshuffle(x, 4), lambda z: F.pixel_shuffle(z, 4), prior=None)
+    (found,) = BY_NAME["not equivariant"](map_facts(model, x[:, :1], ["equivariance"]))
+    assert found.level == "note"
+    assert found.text.startswith(("Turning the picture", "Flipping the picture"))
+    assert "shifts 0.00" in found.evidence
+
+
+def test_exact_reconstructions_are_called_so(x):
+    maps = worlds.encode(x)
+    model = zs.wrap(lambda x: x.clone(), lambda z: z.clone(), prior=None)
+    (found,) = BY_NAME["fragile decoder"](map_facts(model, maps, ["noise-robustness"]))
+    assert "reconstructions are exact" in found.evidence
+    assert "0 std" not in found.evidence
+
+
+def test_a_channel_of_noise_does_not_make_the_others_rough_or_spread(x):
+    """A passive channel whose means are rough, but far smaller than its noise."""
+
+    def encoder(x):
+        z = worlds.encode(x)
+        rough = (1e4 * z[:, :1]).sin() * 1e-3
+        std = torch.tensor([1.0, 0.1, 0.1, 0.1]).reshape(-1, 1, 1).expand(len(z), -1, 8, 8)
+        return torch.cat([rough, z], 1), std.square().log()
+
+    model = worlds.declare(zs.wrap(encoder, lambda z: worlds.decode(z[:, 1:])), x)
+    assert [each.rule for each in told(checks(model, x))] == ["dead channel"]
+
+
+def test_ratios_are_printed_as_people_read_them():
+    assert [times(each) for each in (1.0, 3.14, 9.96, 123.4, 5e-31)] == [
+        "1.0×", "3.1×", "10×", "120×", "under 0.01×",
+    ]  # fmt: skip
 
 
 def test_rules_about_single_latents_are_silent_about_maps(x):

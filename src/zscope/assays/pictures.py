@@ -36,7 +36,7 @@ __all__ = [
     "EXACT", "NEGLIGIBLE", "Base", "Maps", "Range", "base_pictures", "channel_scales",
     "constant_channels",
     "data_range", "decode_like", "encode_pictures", "independent_places", "intervals",
-    "layout_of", "squares", "summary_of", "varying",
+    "layout_of", "signal_shares", "squares", "summary_of", "varying",
 ]  # fmt: skip
 
 Maps = Recording | Posterior
@@ -144,6 +144,18 @@ def channel_scales(summary: MapSummary) -> tuple[Tensor, Tensor]:
     variance = (moments["m2"] - moments["m"].square()).clamp_min(0) + moments["v"]
     spread = torch.where(constant_channels(summary), 0, variance).sqrt()
     return summary.centre + moments["m"], spread
+
+
+def signal_shares(summary: MapSummary) -> Tensor:
+    """How much of the variance of each channel is not noise of the posterior; 0 if it is constant.
+
+    Means over channels are weighted by it: 1 for all channels of a deterministic model, and 0 for
+    those that a variational one leaves to the prior.
+    """
+    moments = summary.moments()
+    means = (moments["m2"] - moments["m"].square()).clamp_min(0)
+    constant = constant_channels(summary)
+    return torch.where(constant, 0, means / torch.where(constant, 1, means + moments["v"]))
 
 
 def independent_places(summary: MapSummary, *, draws: bool = False) -> Tensor:

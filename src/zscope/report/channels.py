@@ -9,6 +9,7 @@ from torch import Tensor
 from zscope.assays.diffusion.importance import UnitImportance
 from zscope.assays.diffusion.locality import Locality
 from zscope.assays.diffusion.spectrum import LatentSpectrum
+from zscope.assays.diffusion.statistics import LatentStatistics
 from zscope.assays.parts import shared_result
 from zscope.assays.pictures import channel_scales
 from zscope.assays.regime.divergence import latent_divergence
@@ -17,11 +18,15 @@ from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.recording import Recording
 from zscope.results import Result
 
-__all__ = ["LEAST_IMPORTANCE", "LEAST_RESPONSE", "channel_matrix", "channel_table", "types_of"]
+__all__ = [
+    "LEAST_IMPORTANCE", "LEAST_RESPONSE", "NOISE", "channel_matrix", "channel_table", "types_of",
+]  # fmt: skip
 
 LEAST_RESPONSE = 0.1
 LEAST_IMPORTANCE = 0.01
 """A channel below both carries nothing."""
+NOISE = 0.9
+"""In a variational model, if at least this share of its variance is noise of the posterior, too."""
 
 
 def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[dict[str, Any]]:
@@ -89,21 +94,28 @@ def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[boo
     """Whether each channel carries nothing: it is passive, or nothing depends on it.
 
     The latter means that its response and its importance are both small, at the upper ends of their
-    intervals. It also finds what the type does not: where the KL weight is tiny, a channel that is
-    constant may keep a variance that is far below the prior's. Without the response matrix, what is
-    left of a change at one place stands for the response.
+    intervals. In a variational model it must be nearly all noise besides: so is a channel that is
+    constant where the KL weight is tiny, which keeps a variance far below the prior's and is not
+    passive. Without the response matrix, what is left of a change at one place stands for the
+    response.
     """
     passive = [row["type"] == "passive" if "type" in row else None for row in rows]
     importance = results.get("unit-importance")
-    measure = next((name for name in ("response", "gain") if name in rows[0]), None)
-    if measure is None or not isinstance(importance, UnitImportance):
-        return passive
-    response = torch.tensor([abs(row[measure]) for row in rows])
     matrix = channel_matrix(results, len(rows))
-    if matrix is not None and matrix.relative_interval is not None:
-        response = matrix.relative_interval[1].diagonal()
+    if (matrix is None and "gain" not in rows[0]) or not isinstance(importance, UnitImportance):
+        return passive
+    if matrix is None:
+        response = torch.tensor([abs(row["gain"]) for row in rows])
+    else:  # its interval needs no resamples, so that every report says the same
+        squares, low = matrix.relative.square(), matrix.relative_low.square()
+        response = (2 * squares - low).diagonal().sqrt()
     most = importance.importance
     if importance.importance_interval is not None:
         most = importance.importance_interval[:, 1]
     unused = (response < LEAST_RESPONSE) & (most < LEAST_IMPORTANCE)
+    if "type" in rows[0]:
+        statistics = results.get("latent-statistics")
+        if not isinstance(statistics, LatentStatistics):
+            return passive
+        unused &= statistics.noise_share >= NOISE
     return [bool(first) or bool(second) for first, second in zip(passive, unused, strict=True)]

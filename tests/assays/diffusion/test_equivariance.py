@@ -71,6 +71,13 @@ def test_space_to_depth_has_the_error_of_mirrored_channels(alpha, tolerance):
     rho = (power * np.cos(2 * np.pi * frequency / 16)).sum() / power.sum()
     error = result.transformations["flip horizontally"].encoder
     assert error == pytest.approx(1 - rho, abs=tolerance)
+    kinds = {"flips": [], "turns": [], "shifts": [], "scaling": []}
+    for name, each in result.transformations.items():
+        if each.inside:
+            word = "scaling" if name.startswith("half") else f"{name.split()[0]}s"
+            kinds[word].append(each.encoder)
+    means = {kind: np.mean(errors) for kind, errors in kinds.items() if errors}
+    assert result.kinds == pytest.approx(means)
     # It shuffles nothing between places: whole shifts are followed exactly.
     assert result.transformations["shift along width"].encoder == pytest.approx(0, abs=1e-10)
 

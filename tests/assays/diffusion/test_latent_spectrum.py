@@ -55,6 +55,41 @@ def test_blocks_of_four_are_used_on_small_maps():
     assert (result.side, result.chance) == (4, pytest.approx(6 / 15))
 
 
+def test_maps_constant_in_space_have_no_slope_and_can_be_printed_and_saved(tmp_path):
+    x = white(40, (1, 32, 32)).float() + white(40, (1, 1, 1), seed=1).float()
+    model = zs.wrap(
+        lambda x: x.mean((2, 3), keepdim=True).expand(-1, -1, 8, 8).clone(),
+        lambda z: torch.nn.functional.interpolate(z, scale_factor=4),
+        prior=None,
+    )
+    report = zs.assay(model, x, names=["latent-spectrum", "latent-statistics"])
+    result = report.results["latent-spectrum"]
+    assert result.spectra["space"].slope is None
+    assert result.spectra["space"].high == pytest.approx(0, abs=1e-12)
+    assert "undefined: fewer than two bands have any energy" in str(result)
+    assert "under 0.01×" in str(report.card)
+    result.plot()
+    assert report.save(tmp_path / "page.html").exists()
+
+
+def test_channels_count_by_the_share_that_is_not_noise_of_the_posterior():
+    """H of two channels is their mean, weighted by signal / (signal + noise)."""
+    smooth = power_law(60, 16, 3.0)[:, 0].double()
+    rough = white(60, (16, 16), seed=3)
+    maps = torch.stack([smooth / smooth.std(), rough / rough.std()], 1)
+    noise = torch.tensor([0.0, 3.0], dtype=torch.float64)  # shares of 1 and 1 / (1 + 9)
+    std = noise[:, None, None].expand_as(maps)
+    layout = zs.Layout(2, (16, 16))
+    both = a.latent_spectrum(
+        zs.Posterior(maps.flatten(1), std.flatten(1) + 1e-12, layout=layout), resamples=0
+    ).spectra["space"]
+    apart = [spectrum_of(maps[:, k : k + 1], resamples=0).spectra["space"] for k in (0, 1)]
+    counts = torch.bincount((torch.arange(8)[:, None] + torch.arange(8)).flatten()).double()
+    energy = [torch.tensor(each.bands, dtype=torch.float64) * counts for each in apart]
+    mixed = (energy[0] + energy[1] / 10) / 1.1
+    assert both.high == pytest.approx(float(mixed[8:].sum() / mixed[1:].sum()), rel=1e-3)
+
+
 def test_bands_agree_with_the_cosine_transform_of_scipy():
     maps = white(5, (2, 8, 19))
     ours = band_energies(maps, (0, 1), 8)

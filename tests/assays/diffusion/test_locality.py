@@ -54,6 +54,23 @@ def test_pooling_and_components_of_patches_are_local(pictures):
         assert result.crosstalk.numpy() == pytest.approx(np.zeros(len(result.gain)), abs=1e-6)
 
 
+def test_channels_count_by_the_share_that_is_not_noise_of_the_posterior(squares):
+    """A copy with little noise and a blur with much: shares of 1 / 1.01 and 1 / (1 + 9)."""
+    x = torch.cat([squares, squares.flip(0)], 1)
+    x = x / x.std((0, 2, 3), correction=0, keepdim=True)
+    spread = torch.tensor([0.1, 3.0]).reshape(-1, 1, 1)
+    kernel = torch.full((1, 1, 3, 3), 1 / 9)
+
+    def decode(z):
+        return torch.cat([z[:, :1], F.conv2d(z[:, 1:], kernel, padding=1)], 1)
+
+    model = zs.wrap(lambda x: (x.clone(), spread.expand_as(x).square().log()), decode, prior=None)
+    result = a.locality(zs.record(model, x))
+    assert result.by_channel.tolist() == pytest.approx([1, 1 / 9])
+    weights = np.array([1 / 1.01, 1 / 10])
+    assert result.score == pytest.approx((weights @ [1, 1 / 9]) / weights.sum(), rel=1e-3)
+
+
 def test_a_response_spread_over_the_whole_map_is_at_chance(squares):
     small = F.avg_pool2d(squares, 2)
 

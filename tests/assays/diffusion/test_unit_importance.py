@@ -22,6 +22,28 @@ def test_components_are_worth_their_share_of_the_variance(pictures, whiten):
     assert result.unit_names[0] == "channel 0"
 
 
+def test_the_interval_of_a_share_is_narrower_than_that_of_what_it_is_a_share_of():
+    """Pictures of high contrast are explained badly, by either channel alike."""
+    generator = torch.Generator().manual_seed(0)
+    contrast = torch.randn(200, 1, 1, 1, generator=generator).exp()
+    x = contrast * torch.randn(200, 2, 8, 8, generator=generator)
+    strong = torch.tensor([3.0, 1.0]).reshape(-1, 1, 1)
+
+    x, decode = x * strong, lambda z: z.clamp(-4 * strong, 4 * strong)
+    model = zs.wrap(lambda x: x.clone(), decode, prior=None)
+    result = a.unit_importance(zs.record(model, x))
+    share = float(result.alone[0]) / result.explained
+    low, high = result.share_interval[0].tolist()
+    assert low < share < high
+    apart = result.alone_interval[0] / result.explained
+    assert high - low < 0.5 * float(apart[1] - apart[0])
+
+
+def test_without_anything_explained_there_are_no_shares(pictures):
+    model = zs.wrap(lambda x: x.clone(), lambda z: -z, prior=None)
+    assert a.unit_importance(zs.record(model, pictures)).share_interval is None
+
+
 def test_one_channel_alone_is_everything(pictures):
     result = a.unit_importance(zs.record(average_pooling(), pictures))
     assert float(result.importance[0]) == pytest.approx(result.explained)

@@ -10,8 +10,9 @@ with channels in units of their standard deviation: 0 is equivariant, 1 no neare
 picture; it may exceed 1. Transformations are flips, quarter turns (of square maps), shifts by one
 place (compared at least a quarter of the map from the seam), and halving the size (by means of
 neighbours, on both sides) where the model accepts it. The score is 1 minus the mean eps_E over
-those t that stay inside the data: t leaves it if transformed pictures are reconstructed with more
-than twice the error,
+those t that stay inside the data, and `kinds` has the means over flips, turns, shifts and scaling
+apart: every convolution follows shifts, which would hide what the others say. t leaves the data if
+transformed pictures are reconstructed with more than twice the error,
 
     ratio(t) = MSE(t x, D(E(t x))) / MSE(x, D(E(x))) > 2        over half of these pictures.
 
@@ -61,6 +62,11 @@ __all__ = ["Equivariance", "Transformed", "equivariance", "transformations_of"]
 
 LEAVES = 2.0
 """Times the error of reconstructions at which transformed pictures are outside the data."""
+KINDS = {
+    "flip": "flips", "reverse": "reversal of time", "turn": "turns", "shift": "shifts",
+    "half": "scaling",
+}  # fmt: skip
+"""By the first word of a transformation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +87,15 @@ class Equivariance(Scored):
 
     score: float | None  # None if every transformation leaves the data
     transformations: dict[str, Transformed]
+    kinds: dict[str, float]  # mean eps_E over those inside the data: "flips", "turns", ...
+    kind_intervals: dict[str, tuple[float, float]]
     left_out: dict[str, str]  # and why
     samples: int
     interval: tuple[float, float] | None
     no_interval: str
 
     why_no_chance = "by its definition unrelated latents have 0"
-    score_fields: ClassVar[tuple[str, ...]] = ("transformations",)
+    score_fields: ClassVar[tuple[str, ...]] = ("transformations", "kind_intervals")
 
     @property
     def error(self) -> float | None:
@@ -100,7 +108,7 @@ class Equivariance(Scored):
         return [self.measure("", self.score, interval=self.interval, chance=0.0)]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = []
+        lines = [(f"mean of {name}", f"{error:.2f}") for name, error in self.kinds.items()]
         for name, each in self.transformations.items():
             outside = "" if each.inside else f"; outside the data (error x {each.ratio:.1f})"
             text = f"encoder {each.encoder:.2f}, decoder {each.decoder:.2f}{outside}"
@@ -113,9 +121,7 @@ class Equivariance(Scored):
         names = list(self.transformations)
         values = torch.tensor([self.transformations[name].encoder for name in names])
         inside = [k for k, name in enumerate(names) if self.transformations[name].inside]
-        return bars(
-            values, names=names, marks=inside, y="error of the encoder (1: unrelated)", ax=ax
-        )
+        return bars(values, names=names, marks=inside, y="error of the encoder", ax=ax)
 
 
 @dataclass(frozen=True)
@@ -196,21 +202,28 @@ def equivariance(
             inside=ratio <= LEAVES,
         )
     inside = [name for name, each in transformations.items() if each.inside]
-    score, ends, reason = None, None, "every transformation leaves the data"
+    kinds: dict[str, list[int]] = {}
+    for number, name in enumerate(inside):
+        kinds.setdefault(KINDS[name.split()[0]], []).append(number)
+    values, ends, reason = None, None, "every transformation leaves the data"
     if inside:
 
         def statistic(rows: Tensor) -> Tensor:
             shares = [parts[name][0][rows].sum() / parts[name][1][rows].sum() for name in inside]
-            return 1 - torch.stack(shares).mean()
+            errors = torch.stack(shares)
+            return torch.stack([errors.mean(), *(errors[some].mean() for some in kinds.values())])
 
-        score = 1 - sum(transformations[name].encoder for name in inside) / len(inside)
-        ends, reason = intervals(statistic, torch.tensor(score), len(x), resamples, source, who)
+        values = statistic(torch.arange(len(x)))
+        ends, reason = intervals(statistic, values, len(x), resamples, source, who)
+    limits = [] if ends is None else [(float(low), float(high)) for low, high in ends]
     return Equivariance(
-        score=score,
+        score=None if values is None else 1 - float(values[0]),
         transformations=transformations,
+        kinds={} if values is None else dict(zip(kinds, values[1:].tolist(), strict=True)),
+        kind_intervals=dict(zip(kinds, limits[1:], strict=False)),
         left_out=left_out,
         samples=len(x),
-        interval=None if ends is None else (float(ends[0]), float(ends[1])),
+        interval=None if not limits else (1 - limits[0][1], 1 - limits[0][0]),
         no_interval=reason,
     )
 

@@ -48,6 +48,7 @@ class UnitImportance(Scored):
     explained: float  # EV with all channels
     importance_interval: Tensor | None  # channels x 2
     alone_interval: Tensor | None
+    share_interval: Tensor | None  # of alone / explained; None unless something is explained
     samples: int
     interval: tuple[float, float] | None
     no_interval: str
@@ -98,10 +99,13 @@ def unit_importance(
     without = torch.stack([error(channel != k) for k in range(layout.channels)])
     alone = torch.stack([error(channel == k) for k in range(layout.channels)])
 
+    some = bool(whole.sum() < variance.sum())
+
     def numbers(rows: Tensor) -> Tensor:
         total = variance[rows].sum()
         lost = (without[:, rows].sum(1) - whole[rows].sum()) / total
-        return torch.cat([lost, 1 - alone[:, rows].sum(1) / total])
+        own, explained = 1 - alone[:, rows].sum(1) / total, 1 - whole[rows].sum() / total
+        return torch.cat([lost, own, own / explained] if some else [lost, own])
 
     value = numbers(torch.arange(len(x)))
     ends, reason = intervals(numbers, value, len(x), resamples, fresh(generator), who)
@@ -110,10 +114,11 @@ def unit_importance(
     return UnitImportance(
         score=float(value[best]),
         importance=value[:c],
-        alone=value[c:],
+        alone=value[c : 2 * c],
         explained=float(1 - whole.sum() / variance.sum()),
         importance_interval=None if ends is None else ends[:c],
-        alone_interval=None if ends is None else ends[c:],
+        alone_interval=None if ends is None else ends[c : 2 * c],
+        share_interval=None if ends is None or not some else ends[2 * c :],
         samples=len(x),
         interval=None if ends is None else (float(ends[best, 0]), float(ends[best, 1])),
         no_interval=reason,

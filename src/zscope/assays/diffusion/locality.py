@@ -6,17 +6,18 @@ standard deviation, and r the Chebyshev distance of a place from q,
 
     e(r) = sum over channels and places at distance r of E Delta^2
 
-    score       = e(0) / sum_r e(r)                      averaged over channels
+    score       = e(0) / sum_r e(r)                      as a mean over channels
     within(r)   = sum_{r' <= r} e(r') / sum e            reach: the smallest r with at least 0.9
     gain        = E[Delta_jq delta] / E[delta^2]         1: preserved, 0: lost
     crosstalk   = the share of e(0) in other channels
 
 The identity has score and gain 1 and crosstalk 0; a response spread evenly over P places has 1/P,
 the chance level. An encoder that copies and a decoder that blurs by a box of 3 x 3 have score and
-gain 1/9 and reach 1. Channels without any response (`silent`) are left out of the mean. Unchanged
-by permuting, shifting and scaling channels, if the decoder undoes it. One place for each base
-picture, so that the cost does not depend on the size of the maps; intervals are over pictures. The
-definition is ours.
+gain 1/9 and reach 1. In means over channels, those without any response (`silent`) are left out,
+and the others are weighted by the share of their variance that is not noise of the posterior.
+Unchanged by permuting, shifting and scaling channels, if the decoder undoes it. One place for each
+base picture, so that the cost does not depend on the size of the maps; intervals are over pictures.
+The definition is ours.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from zscope.assays.pictures import (
     base_pictures,
     channel_scales,
     intervals,
+    signal_shares,
     summary_of,
 )
 from zscope.autoencoder import Autoencoder
@@ -52,12 +54,12 @@ SILENT, ROUNDED = 1e-12, 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Locality(Scored):
-    """.score is the share of the response at the place itself, averaged over channels."""
+    """.score is the share of the response at the place itself, as a mean over channels."""
 
     score: float
     chance: float
     by_channel: Tensor  # the score of each channel; 0 without any response
-    within: Tensor  # by distance 0, 1, ..., averaged over channels
+    within: Tensor  # by distance 0, 1, ..., as a mean over channels
     within_interval: Tensor | None
     reach: int
     gain: Tensor  # of each channel; like crosstalk 0 without any response
@@ -150,10 +152,12 @@ def locality(
             "channels). Does the decoder ignore the latents? See: zscope assay RUN unit-importance"
         )
     speaking = ~silent
+    weights = signal_shares(summary)[speaking]
+    weights = weights / weights.sum()
 
     def shares(rows: Tensor) -> Tensor:
         part = energy[speaking][:, rows].sum(1)
-        return (part.cumsum(1) / part.sum(1, keepdim=True)).mean(0)
+        return weights @ (part.cumsum(1) / part.sum(1, keepdim=True))
 
     within = shares(picture)
     ends, reason = intervals(shares, within, count, resamples, source, who)

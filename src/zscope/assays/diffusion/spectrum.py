@@ -9,6 +9,9 @@ their standard deviation. With e_uv the mean energy at frequencies u and v over 
     slope     least squares of log e_b on log b,   e_b the mean of e_uv over u + v = b >= 1
     excess    H of the latents / H of the pictures, averaged down to as many places
 
+with channels weighted by the share of their variance that is not noise of the posterior, so that
+channels that carry nothing do not count.
+
 White maps have H = 28/63 = 0.444 (B = 8; 4/7 along one axis), the chance level, and slope 0.
 excess, the score, is 1 where latents are as smooth as the pictures of that size are: exactly 1 for
 the identity and for average pooling. Space-to-depth folds high frequencies into low ones, and has
@@ -51,6 +54,7 @@ from zscope.assays.pictures import (
     decode_like,
     encode_pictures,
     intervals,
+    signal_shares,
     squares,
     summary_of,
     varying,
@@ -127,7 +131,13 @@ class LatentSpectrum(Scored):
 
     def summary(self) -> list[tuple[str, str]]:
         lines = [
-            (_named("slope", axes), f"{each.slope:.2f}") for axes, each in self.spectra.items()
+            (
+                _named("slope", axes),
+                "undefined: fewer than two bands have any energy"
+                if each.slope is None
+                else f"{each.slope:.2f}",
+            )
+            for axes, each in self.spectra.items()
         ]
         for kappa, value in self.cut_variance.items():
             other = self.picture_variance[kappa]
@@ -246,10 +256,11 @@ def _varies(summary: MapSummary) -> Tensor:
 
 
 def _latent_bands(summary: MapSummary, name: str) -> Tensor:
-    """The energy of each band in units of variances, mean over channels: pictures x bands."""
+    """The energy of each band in units of variances, as a mean over channels: pictures x bands."""
     centred = _centre_first(summary.spectra[name], summary.moments()["m"], summary.layout, name)
     used = _varies(summary)
-    return (centred[:, used] / _variances(summary)[used, None]).mean(1)
+    shares = signal_shares(summary)[used, None]
+    return (shares * centred[:, used] / _variances(summary)[used, None]).sum(1) / shares.sum()
 
 
 def _picture_bands(summary: MapSummary, name: str) -> Tensor | None:

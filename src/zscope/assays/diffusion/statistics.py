@@ -75,6 +75,7 @@ class LatentStatistics(Scored):
     std_interval: Tensor | None
     skewness_interval: Tensor | None
     kurtosis_interval: Tensor | None
+    noise_interval: Tensor | None  # of the noise share
     skewness: Tensor  # 0 for a constant channel
     kurtosis: Tensor  # excess
     noise_share: Tensor
@@ -193,6 +194,7 @@ def latent_statistics(
         kurtosis=value["kurtosis"],
         skewness_interval=limits.get("skewness"),
         kurtosis_interval=limits.get("kurtosis"),
+        noise_interval=limits.get("noise_share"),
         noise_share=value["noise_share"],
         low=summary.low,
         high=summary.high,

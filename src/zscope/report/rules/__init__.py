@@ -6,7 +6,7 @@ a finding is shown on the page together with what was checked.
 
 from zscope.assays.responses.matrix import LEAK
 from zscope.determinism import TOLERANCE
-from zscope.report.channels import LEAST_IMPORTANCE
+from zscope.report.channels import LEAST_IMPORTANCE, NOISE
 from zscope.report.findings import Rule
 from zscope.report.rules import diffusion, features, latents, model, scores, space
 from zscope.usage import EFFECT, NATS
@@ -176,8 +176,8 @@ RULES = (
         0.1,
         "Every channel carries something: in a variational model its posterior variance, over "
         "pictures and places, is not that of the prior (within {threshold:g} of 1), and in any "
-        "model its response is at least {threshold:g} or its importance at least "
-        f"{LEAST_IMPORTANCE:g}.",
+        "model its response is at least {threshold:g}, its importance at least "
+        f"{LEAST_IMPORTANCE:g}, or less than {100 * NOISE:g} % of it is noise of a posterior.",
         diffusion.dead_channels,
         of_collapsed=True,
         latents="maps",
@@ -236,8 +236,8 @@ RULES = (
     Rule(
         "not equivariant",
         0.25,
-        "Transformed pictures have transformed latents: the mean error is at most {threshold:g} "
-        "over flips, turns, shifts and scaling that stay inside the data.",
+        "Transformed pictures have transformed latents: the mean errors of flips, turns, shifts "
+        "and scaling, as far as they stay inside the data, are at most {threshold:g}.",
         diffusion.not_equivariant,
         latents="maps",
     ),

@@ -31,6 +31,8 @@ UNLIKE = 0.5
 """Of the correspondence of smoothed latents and pictures."""
 NEAR = 2
 """Places within which most of a local change stays."""
+EXACT = 1e-10
+"""Reconstructions that lose no more of the variance are exact."""
 FEWEST_PLACES = 64
 """A smaller map has no places far from another."""
 CONCENTRATED = 2.0
@@ -40,8 +42,10 @@ Ends = tuple[float, float] | None
 
 
 def times(ratio: float) -> str:
-    """A ratio with two digits: 1.6×, 120×."""
-    return f"{float(f'{ratio:.2g}'):g}×"
+    """A ratio with two digits: 1.0×, 1.6×, 120×."""
+    if 0 < ratio < 0.01:
+        return "under 0.01×"
+    return f"{ratio:.1f}×" if ratio < 9.95 else f"{float(f'{ratio:.2g}'):g}×"
 
 
 def channels_text(channels: Sequence[int]) -> str:
@@ -58,9 +62,26 @@ def near_end(value: float, ends: Ends, *, above: bool = True) -> float:
     return min(value, ends[0]) if above else max(value, ends[1])
 
 
+def undecided(text: str, evidence: str, value: float, ends: Ends) -> Check:
+    """What a number says, but not all of its interval: no finding, and not healthy either."""
+    return Check(
+        f"Perhaps: {text}",
+        f"{evidence} The interval includes the threshold.",
+        "use more pictures to decide",
+        "note",
+        0.2,
+        value=value,
+        interval=ends,
+    )
+
+
 def between(ends: Ends, form: str = ".2f") -> str:
     """The interval in words, or nothing."""
     return "" if ends is None else f" (95 % interval {ends[0]:{form}} to {ends[1]:{form}})"
+
+
+def uncapitalise(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
 def pair(ends: Any) -> Ends:
@@ -84,7 +105,7 @@ def dead_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
     if not rows or rows[0]["dead"] is None:
         return
     dead, total = [row for row in rows if row["dead"]], len(rows)
-    passive = bool(dead) and all(row.get("type") == "passive" for row in dead)
+    kinds = {row.get("type", "") for row in dead}
     sources = []
     if "type" in rows[0]:
         pictures = facts.recording.map_summary.pictures
@@ -111,10 +132,11 @@ def dead_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
     numbers = [row["channel"] for row in dead]
     left = total - len(dead)
     it = "it" if len(dead) == 1 else "them"
-    weight = "lower the KL weight" if passive else f"check the decoder, which ignores {it}"
     if left:
-        advice = f"{weight}, or train with {left} channel{'' if left == 1 else 's'}"
-    elif passive:
+        what = "lower the KL weight" if "passive" in kinds else f"the encoder does not use {it}"
+        what = what if kinds != {""} else f"check the decoder, which ignores {it}"
+        advice = f"{what}, or train with {left} channel{'' if left == 1 else 's'}"
+    elif "passive" in kinds:
         advice = "the posterior has collapsed; lower the KL weight, or increase it only gradually"
     else:
         advice = "check that encoder and decoder belong together"
@@ -150,13 +172,19 @@ def scale_off(facts: Facts, threshold: float) -> Iterable[Finding]:
             interval=result.interval,
         )
         return
+    target = 1.0  # with numbers for each channel, scaling_factor is the std that is wanted
+    if by_channel and result.declared["scaling_factor"] is not None:
+        target = float(result.declared["scaling_factor"])
+        lines = lines.replace('"scaling_factor": 1.0', f'"scaling_factor": {target:g}')
     value, ends = result.declared_std, declared_interval(result)
     name = declared_name(result.declared)
     evidence = f"Standard deviation{between(ends)} of the latents as scaled; {pictures}."
-    off = max(near_end(value, ends), 1 / max(near_end(value, ends, above=False), 1e-30))
+    high, low = (near_end(value, ends, above=each) / target for each in (True, False))
+    off = max(high, 1 / max(low, 1e-30))
+    wanted = "" if target == 1 else f", as scaling_factor {target:g} asks"
     if off <= CLOSE_SCALE:
         yield Check(
-            f"With {name} these latents have std {value:.2f}",
+            f"With {name} these latents have std {value:.2f}{wanted}",
             evidence,
             level="healthy",
             matters=0.7,
@@ -165,7 +193,7 @@ def scale_off(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
         return
     yield Check(
-        f"With {name} these latents have std {value:.2f}, not 1",
+        f"With {name} these latents have std {value:.2f}, not {target:g}",
         evidence,
         f"in config.json, set {lines}",
         "problem" if off > threshold else "note",
@@ -290,35 +318,30 @@ def one_channel_dominates(facts: Facts, threshold: float) -> Iterable[Finding]:
     if result is None or len(result.alone) < 3 or result.explained <= 0:
         return
     best = int(result.alone.argmax())
-    value = float(result.alone[best])
-    ends = None if result.alone_interval is None else pair(result.alone_interval[best])
-    share = value / result.explained
+    share = float(result.alone[best]) / result.explained
+    ends = None if result.share_interval is None else pair(result.share_interval[best])
     evidence = (
-        f"Channel {best} alone explains {percent(max(0.0, value))} of the variance of the pictures"
-        f"{between(ends)}, all {len(result.alone)} channels {percent(result.explained)}; "
-        f"{result.samples:,} base pictures."
+        f"Channel {best} alone explains {percent(max(0.0, float(result.alone[best])))} of the "
+        f"variance of the pictures, all {len(result.alone)} channels {percent(result.explained)}: "
+        f"a share of {share:.2f}{between(ends)}; {result.samples:,} base pictures."
     )
-    shares = None if ends is None else (ends[0] / result.explained, ends[1] / result.explained)
-    if near_end(value, ends) > threshold * result.explained:
+    text = f"Channel {best} alone explains {percent(share)} of what all channels explain"
+    if near_end(share, ends) > threshold:
         yield Check(
-            f"Channel {best} alone explains {percent(share)} of what all channels explain",
-            evidence,
-            "fewer channels may be enough",
-            "note",
-            0.45,
-            value=share,
-            interval=shares,
+            text, evidence, "fewer channels may be enough", "note", 0.45, value=share, interval=ends
         )
-        return
-    yield Check(
-        f"No channel does it alone: channel {best} explains {percent(max(0.0, share))} of what all "
-        "explain",
-        evidence,
-        level="healthy",
-        matters=0.4,
-        value=share,
-        interval=shares,
-    )
+    elif share > threshold:
+        yield undecided(text, evidence, share, ends)
+    else:
+        yield Check(
+            f"No channel does it alone: channel {best} explains {percent(max(0.0, share))} of what "
+            "all explain",
+            evidence,
+            level="healthy",
+            matters=0.4,
+            value=share,
+            interval=ends,
+        )
 
 
 def heavy_tails(facts: Facts, threshold: float) -> Iterable[Finding]:
@@ -326,14 +349,21 @@ def heavy_tails(facts: Facts, threshold: float) -> Iterable[Finding]:
     if result is None or not channels:
         return
     kurtosis, skew = result.kurtosis, result.skewness.abs()
+
+    def beyond(kurtosis: Tensor, skew: Tensor) -> list[int]:
+        return [k for k in channels if float(kurtosis[k]) > threshold or float(skew[k]) > SKEWED]
+
+    outlying = perhaps = beyond(kurtosis, skew)
     if result.kurtosis_interval is not None:  # the ends nearer to a Gaussian
-        kurtosis, sides = result.kurtosis_interval[:, 0], result.skewness_interval
-        skew = torch.where(sides.prod(1) <= 0, 0, sides.abs().amin(1))
-    outlying = [k for k in channels if float(kurtosis[k]) > threshold or float(skew[k]) > SKEWED]
-    worst = max(outlying or channels, key=lambda k: float(result.kurtosis[k]))
+        sides = result.skewness_interval
+        least = torch.where(sides.prod(1) <= 0, 0, sides.abs().amin(1))
+        outlying = beyond(result.kurtosis_interval[:, 0], least)
+    worst = max(outlying or perhaps or channels, key=lambda k: float(result.kurtosis[k]))
     value, side = float(result.kurtosis[worst]), float(result.skewness[worst])
+    size = f"{value:.2g}" if abs(value) < 100 else f"{value:,.0f}"
+    numbers = f"excess kurtosis {size}, skewness {side:.2g}"
     evidence = f"Excess kurtosis and skewness (both 0 for a Gaussian), {result.samples:,} pictures."
-    if not outlying:
+    if not perhaps:
         yield Check(
             f"No channel has outliers (largest excess kurtosis {value:.2g}, channel {worst})",
             evidence,
@@ -342,13 +372,17 @@ def heavy_tails(facts: Facts, threshold: float) -> Iterable[Finding]:
             value=value,
         )
         return
+    if not outlying:
+        ends = pair(result.kurtosis_interval[worst])
+        yield undecided(f"channel {worst} has outliers ({numbers})", evidence, value, ends)
+        return
     std_map = result.std_map[worst].flatten()
     place = int(std_map.argmax())
     where = ""
     if float(std_map[place]) > CONCENTRATED * float(result.std[worst]):
         where = f", mostly at place {place_text(facts, place)}"
     yield Check(
-        f"Channel {worst} has outliers (excess kurtosis {value:.2g}, skewness {side:.2g}{where})",
+        f"Channel {worst} has outliers ({numbers}{where})",
         evidence,
         "look at its map; a diffusion model sees numbers far outside ±3",
         "note",
@@ -373,12 +407,15 @@ def posterior_noise(facts: Facts, threshold: float) -> Iterable[Finding]:
     if result is None or facts.recording.posterior.deterministic or not channels:
         return
     share = result.noise_share[channels]
-    most = float(share.max())
+    least, most = float(share.min()), float(share.max())
+    top = most
+    if result.noise_interval is not None:
+        top = max(most, float(result.noise_interval[channels, 1].max()))
     evidence = (
         f"Mean posterior variance over the variance of a channel, {result.samples:,} pictures; "
         f"channel {channels[int(share.argmax())]} has most."
     )
-    if most < threshold:
+    if top < threshold:
         yield Check(
             "The posterior is effectively deterministic: the KL term smooths nothing",
             f"At most {most:.1g} of a channel is noise. {evidence}",
@@ -388,9 +425,9 @@ def posterior_noise(facts: Facts, threshold: float) -> Iterable[Finding]:
             value=most,
         )
         return
-    text = percent(most) if most >= 0.0005 else f"{most:.1g}"
+    texts = [percent(each) if each >= 0.0005 else f"{each:.1g}" for each in (least, most)]
     yield Check(
-        f"Posterior noise is up to {text} of the variance of a channel",
+        f"Posterior noise is {' to '.join(dict.fromkeys(texts))} of the variance of a channel",
         evidence,
         level="healthy",
         matters=0.3,
@@ -425,70 +462,77 @@ def rough_spectrum(facts: Facts, threshold: float) -> Iterable[Finding]:
     half = "1/2"
     if half in result.correspondence:
         value, ends = result.correspondence[half], pair(result.correspondence_interval.get(half))
-        unlike = near_end(value, ends) > UNLIKE
-        yield Check(
-            f"Smoothed latents do not decode to smoothed pictures (error {value:.2g})"
-            if unlike
-            else f"Smoothed latents decode to smoothed pictures (error {value:.2g})",
+        text = f"Smoothed latents do not decode to smoothed pictures (error {value:.2g})"
+        evidence = (
             "Latents and pictures without the upper half of their frequencies; the error is "
-            f"relative to the variance of smoothed pictures{between(ends)}.",
-            advice if unlike else "",
-            "note" if unlike else "healthy",
-            0.5,
-            value=value,
-            interval=ends,
+            f"relative to the variance of smoothed pictures{between(ends)}."
         )
+        if near_end(value, ends) > UNLIKE:
+            yield Check(text, evidence, advice, "note", 0.5, value=value, interval=ends)
+        elif value > UNLIKE:
+            yield undecided(uncapitalise(text), evidence, value, ends)
+        else:
+            yield Check(
+                f"Smoothed latents decode to smoothed pictures (error {value:.2g})",
+                evidence,
+                level="healthy",
+                matters=0.5,
+                value=value,
+                interval=ends,
+            )
 
 
 WORDS = {
-    "flip": "Flipping the picture does not flip the latents",
-    "reverse": "Reversing time does not reverse the latents",
-    "turn": "Turning the picture does not turn the latents",
-    "shift": "Shifting the picture does not shift the latents",
-    "half": "Scaling the picture does not scale the latents",
+    "flips": "Flipping the picture does not flip the latents",
+    "reversal of time": "Reversing time does not reverse the latents",
+    "turns": "Turning the picture does not turn the latents",
+    "shifts": "Shifting the picture does not shift the latents",
+    "scaling": "Scaling the picture does not scale the latents",
 }
 
 
 def not_equivariant(facts: Facts, threshold: float) -> Iterable[Finding]:
     result = facts.get("equivariance")
-    if result is None or result.score is None:
+    if result is None or not result.kinds:
         return
-    value = 1 - result.score
-    ends = None if result.interval is None else (1 - result.interval[1], 1 - result.interval[0])
+    kind = max(result.kinds, key=lambda name: result.kinds[name])
+    value, ends = result.kinds[kind], pair(result.kind_intervals.get(kind))
     inside = {name: each for name, each in result.transformations.items() if each.inside}
     outside = len(result.transformations) - len(inside)
-    evidence = (
-        f"Mean error {value:.2f}{between(ends)} over {len(inside)} transformation"
-        f"{'' if len(inside) == 1 else 's'}; {result.samples:,} base pictures."
-    )
+    means = ", ".join(f"{name} {error:.2f}" for name, error in result.kinds.items())
+    evidence = f"Mean errors: {means}{between(ends)}; {result.samples:,} base pictures."
     if outside:
         words = "leaves the data and does" if outside == 1 else "leave the data and do"
-        evidence += f" {outside} more {words} not count."
-    rows = [(name, each.encoder, each.decoder) for name, each in inside.items()]
-    columns = ("transformation", "encoder", "decoder")
+        evidence += f" {outside} transformation{'' if outside == 1 else 's'} {words} not count."
+    rows = table(
+        ("transformation", "encoder", "decoder"),
+        [(name, each.encoder, each.decoder) for name, each in inside.items()],
+    )
+    text = f"{WORDS[kind]} (error {value:.2f}; 1 = unrelated)"
     if near_end(value, ends) > threshold:
-        worst = max(inside, key=lambda name: inside[name].encoder)
-        words = WORDS.get(worst.split()[0], "Transformed pictures do not have transformed latents")
         yield Check(
-            f"{words} (error {inside[worst].encoder:.2f}; 1 = unrelated)",
+            text,
             evidence,
             "fine-tune with an equivariance loss (EQ-VAE)",
             "note",
             0.45,
-            table=table(columns, rows),
+            table=rows,
             value=value,
             interval=ends,
         )
-        return
-    yield Check(
-        f"Latents follow transformations of the picture (error {value:.2f}; 1 = unrelated)",
-        evidence,
-        level="healthy",
-        matters=0.5,
-        table=table(columns, rows),
-        value=value,
-        interval=ends,
-    )
+    elif value > threshold:
+        yield undecided(uncapitalise(text), evidence, value, ends)
+    else:
+        yield Check(
+            f"Latents follow {and_list(list(result.kinds))} of the picture (error at most "
+            f"{value:.2f}; 1 = unrelated)",
+            evidence,
+            level="healthy",
+            matters=0.5,
+            table=rows,
+            value=value,
+            interval=ends,
+        )
 
 
 def fragile_decoder(facts: Facts, threshold: float) -> Iterable[Finding]:
@@ -496,15 +540,18 @@ def fragile_decoder(facts: Facts, threshold: float) -> Iterable[Finding]:
     if result is None:
         return
     fragile = near_end(result.score, result.interval) > threshold
+    exact = result.reconstruction <= EXACT
     tolerance = (
-        f"even noise of {result.levels[-1]:g} std costs less than"
+        "reconstructions are exact"
+        if exact
+        else f"even noise of {result.levels[-1]:g} std costs less than the reconstruction itself"
         if result.tolerance is None
-        else f"noise of {result.tolerance:.2g} std costs as much as"
+        else f"noise of {result.tolerance:.2g} std costs as much as the reconstruction itself"
     )
     yield Check(
         f"Noise of 0.1 std costs {percent(0.01 * result.score)} of the variance",
-        f"Gain {result.score:.2f}{between(result.interval)}; {tolerance} the reconstruction "
-        f"itself; {result.samples:,} base pictures.",
+        f"Gain {result.score:.2f}{between(result.interval)}; {tolerance}; "
+        f"{result.samples:,} base pictures.",
         "train the decoder with noise on its latents" if fragile else "",
         "problem" if fragile else "healthy",
         0.7,
@@ -520,20 +567,28 @@ def not_local(facts: Facts, threshold: float) -> Iterable[Finding]:
     near = min(NEAR, len(result.within) - 1)
     value = float(result.within[near])
     ends = None if result.within_interval is None else pair(result.within_interval[near])
-    spread = near_end(value, ends, above=False) < threshold
-    yield Check(
+    text = (
         f"A change at one place moves the whole map ({percent(value)} stays within {near} places)"
-        if spread
-        else f"A change at one place stays there ({percent(value)} within {near} places)",
+    )
+    evidence = (
         f"Of the squared response to a change of one channel at one place{between(ends)}; 90 % "
         f"within {result.reach} place{'' if result.reach == 1 else 's'}; {result.samples:,} base "
-        "pictures.",
-        "do not inpaint or tile in latent space" if spread else "",
-        "note" if spread else "healthy",
-        0.4,
-        value=value,
-        interval=ends,
+        "pictures."
     )
+    if near_end(value, ends, above=False) < threshold:
+        advice = "do not inpaint or tile in latent space"
+        yield Check(text, evidence, advice, "note", 0.4, value=value, interval=ends)
+    elif value < threshold:
+        yield undecided(uncapitalise(text), evidence, value, ends)
+    else:
+        yield Check(
+            f"A change at one place stays there ({percent(value)} within {near} places)",
+            evidence,
+            level="healthy",
+            matters=0.4,
+            value=value,
+            interval=ends,
+        )
 
 
 def channels_respond(facts: Facts, threshold: float) -> Iterable[Finding]:
@@ -577,7 +632,8 @@ def channels_respond(facts: Facts, threshold: float) -> Iterable[Finding]:
     yield Check(
         f"{text} (up to {largest:.2f}; 1 = as to itself)",
         evidence,
-        "edit them together: a change of one moves the other too",
+        "edit them together: a change of one moves the other"
+        f"{' too' if len(joined) == 2 else 's too'}",
         "note",
         0.4,
         table=table(
