@@ -108,7 +108,7 @@ class NonlinearEigenfaces(Result):
         from zscope.plots import image_grid
 
         rows = [
-            f"latent {j}, σ² {variance:.3f}"
+            f"{self.unit} {j}, σ² {variance:.3f}"
             for j, variance in zip(self.latents, self.variances.tolist(), strict=True)
         ]
         unit = "" if self.unit == "latent" else " std"

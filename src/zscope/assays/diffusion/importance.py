@@ -73,7 +73,7 @@ class UnitImportance(Scored):
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
 
-        return bars(self.importance, x="channel", y="explained variance lost without it", ax=ax)
+        return bars(self.importance, x="channel", y="explained variance lost", ax=ax)
 
 
 @accepts_recording

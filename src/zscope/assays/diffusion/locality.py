@@ -88,10 +88,12 @@ class Locality(Scored):
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
 
-        return lines(
+        drawn = lines(
             {"": self.within}, at=range(len(self.within)), x="distance, in places",
             y="share of the response within", ax=ax,
         )  # fmt: skip
+        drawn.set_ylim(0, 1.05)
+        return drawn
 
 
 @accepts_recording

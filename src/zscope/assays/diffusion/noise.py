@@ -103,10 +103,15 @@ class NoiseRobustness(Scored):
             at=self.levels, x="noise, in standard deviations of a channel",
             y="change, of the variance", ax=ax,
         )  # fmt: skip
-        for noise in self.trained_noise.tolist():  # dotted, as far as it is on the axis
-            if self.levels[0] <= noise <= self.levels[-1]:
-                drawn.axvline(noise, linestyle=":", linewidth=0.7, color=GREY, zorder=0)
         drawn.set(xscale="log", yscale="log")
+        low, high = self.levels[0], self.levels[-1]
+        shown = [noise for noise in self.trained_noise.tolist() if low <= noise <= high]
+        for noise in shown:
+            drawn.axvline(noise, linestyle=":", linewidth=0.7, color=GREY, zorder=0)
+        if shown:
+            drawn.set_title(
+                "dotted: noise in training, by channel", fontsize="small", color=GREY, loc="right"
+            )
         return drawn
 
 
