@@ -121,7 +121,9 @@ class Equivariance(Scored):
         names = list(self.transformations)
         values = torch.tensor([self.transformations[name].encoder for name in names])
         inside = [k for k, name in enumerate(names) if self.transformations[name].inside]
-        return bars(values, names=names, marks=inside, y="error of the encoder", ax=ax)
+        drawn = bars(values, names=names, marks=inside, y="error of the encoder", ax=ax)
+        drawn.set_ylim(0, max(1.05, 1.05 * float(values.max())))  # 1: unrelated
+        return drawn
 
 
 @dataclass(frozen=True)
