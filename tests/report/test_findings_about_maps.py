@@ -106,7 +106,7 @@ def test_a_constant_channel_that_is_not_passive_is_dead_too(x, spread):
     (found,) = told(checks(model, x))
     assert (found.rule, found.level) == ("dead channel", "problem")
     assert found.text == "Channel 0 of 4 carries nothing"
-    assert found.action == "the encoder does not use it, or train with 3 channels"
+    assert found.action == "train with 3 channels; the encoder does not use it"
 
 
 def test_a_channel_that_encodes_something_is_not_dead_although_the_decoder_ignores_it(x):

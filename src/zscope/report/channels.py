@@ -25,7 +25,7 @@ __all__ = [
 LEAST_RESPONSE = 0.1
 LEAST_IMPORTANCE = 0.01
 """A channel below both carries nothing."""
-NOISE = 0.9
+NOISE = 0.99
 """In a variational model, if at least this share of its variance is noise of the posterior, too."""
 
 

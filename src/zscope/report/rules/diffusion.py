@@ -133,9 +133,13 @@ def dead_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
     left = total - len(dead)
     it = "it" if len(dead) == 1 else "them"
     if left:
-        what = "lower the KL weight" if "passive" in kinds else f"the encoder does not use {it}"
-        what = what if kinds != {""} else f"check the decoder, which ignores {it}"
-        advice = f"{what}, or train with {left} channel{'' if left == 1 else 's'}"
+        fewer = f"train with {left} channel{'' if left == 1 else 's'}"
+        if kinds == {""}:  # deterministic
+            advice = f"check the decoder, which ignores {it}, or {fewer}"
+        elif "passive" in kinds:
+            advice = f"lower the KL weight, or {fewer}"
+        else:
+            advice = f"{fewer}; the encoder does not use {it}"
     elif "passive" in kinds:
         advice = "the posterior has collapsed; lower the KL weight, or increase it only gradually"
     else:
