@@ -10,7 +10,10 @@ __all__ = ["explore"]
 
 
 def explore(
-    target: Annotated[str, Argument(help="A run, or package.module:attribute.")],
+    target: Annotated[
+        str,
+        Argument(help="A run, a folder saved by diffusers or pythae, or package.module:attribute."),
+    ],
     data: DataName = None,
     data_option: DataOption = None,
     weights: Weights = None,

@@ -46,7 +46,11 @@ __all__ = [
 ]
 
 Target = Annotated[
-    str, Argument(help="A run, package.module:attribute, file.py:attribute, or a file of codes.")
+    str,
+    Argument(
+        help="A run, a folder saved by diffusers or pythae, package.module:attribute, "
+        "file.py:attribute, or a file of codes."
+    ),
 ]
 AssayNames = Annotated[
     list[str] | None,
