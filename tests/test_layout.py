@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -301,6 +304,53 @@ def test_posteriors_take_twice_the_memory_of_codes(monkeypatch):
     monkeypatch.setattr("zscope.recording.KEPT_BYTES", 20 * 256 * 4)
     model = zs.wrap(lambda x: (x, torch.zeros_like(x)), lambda z: z, prior=None)
     assert len(zs.record(model, power_law(60, 16, 1.0))) == 10
+
+
+PEAK = """
+import resource
+import torch
+import zscope as zs
+import zscope.recording
+
+zscope.recording.KEPT_BYTES = 48 * 2**20
+
+def encode(x):
+    maps = torch.nn.functional.interpolate(x, scale_factor=8).repeat(1, 4, 1, 1)
+    return maps, torch.zeros_like(maps)
+
+def decode(z):
+    return torch.nn.functional.avg_pool2d(z[:, :1], 8)
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+x = torch.randn(1600, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+model = zs.wrap(encode, decode)
+zs.record(model, x[:32])
+before = peak()
+recording = zs.record(model, x)
+assert (len(recording), recording.map_summary.pictures) == (384, 1600)
+print(peak() - before)
+"""
+
+
+def test_memory_is_that_of_the_kept_codes_whatever_the_number_of_pictures():
+    """Summaries of all batches would take another 500 MB, joining the codes 48 MB."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert float(ran.stdout) < 60
+
+
+def test_batches_must_have_standard_deviations_all_or_none():
+    def encode(x):
+        return (x, torch.zeros_like(x)) if len(x) == 16 else x.clone()
+
+    model, x = zs.wrap(encode, lambda z: z, prior=None), power_law(20, 16, 1.0)
+    model.encode(x[:16])  # from now on, pictures are encoded in batches of 16
+    with pytest.raises(InterfaceError, match="mean and std for the first.*mean for one of 4 obs"):
+        zs.record(model, x)
 
 
 def test_a_nan_is_refused_with_its_channel_and_place():
