@@ -25,7 +25,7 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.determinism import FEW, notes_on
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, Kinds, factors_of
-from zscope.layout import Layout
+from zscope.layout import Layout, no_layout
 from zscope.map_summary import MapSummary, RunningSummary
 from zscope.randomness import named_generator, seed_of
 from zscope.sampling import whole
@@ -87,6 +87,8 @@ class Recording:
         variances, if the codes are the means of a variational encoder. Codes that are maps, with
         a `layout`, may have its axes.
         """
+        if layout is not None and not isinstance(layout, Layout):
+            raise ConfigError(no_layout("from_arrays", layout))
         mean = _matrix(codes, "codes", layout)
         spread = None if variances is None else _matrix(variances, "variances", layout)
         if spread is not None and (spread.shape != mean.shape or bool((spread < 0).any())):
@@ -350,6 +352,12 @@ def _matrix(values: Any, what: str, layout: Layout | None = None) -> Tensor:
     rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
     if layout is not None and tuple(rows.shape[1:]) == layout.shape:
         rows = layout.flat(rows)
+    if layout is not None and (rows.ndim != 2 or rows.shape[1] != layout.latents):
+        raise DataError(
+            f"from_arrays: {what} of shape {tuple(rows.shape)}, and layout={layout}; expected "
+            f"samples x {layout}, or samples x {layout.latents:,}. Are channels first, and are "
+            "channels and places those of these latents?"
+        )
     if rows.ndim != 2 or 0 in rows.shape:
         raise DataError(
             f"from_arrays: {what} of shape {tuple(rows.shape)}; expected samples x latents. "
