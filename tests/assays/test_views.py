@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from map_worlds import power_law
 
 import zscope as zs
 from zscope.assays import CATALOGUE
@@ -140,6 +141,36 @@ def test_types_are_those_of_channels_over_all_places():
     assert types.place_shares["mixed"] == [0.0, 0.0, 1.0, 0.0]
     assert types.place_types.shape == (4, 4, 4)
     assert types.to_dict()["unit"] == "channel"
+
+
+POOLED = [
+    "total_correlation", "mutual_information", "effective_rank", "variable_types",
+    "latent_histograms", "polarisation", "latent_divergence",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_numbers_that_are_pooled_over_places_need_eight_pictures(name):
+    codes = smooth_maps(8, 3, 0)
+
+    def measure(pictures):
+        some = codes[:pictures]
+        variances = torch.full_like(some, 0.04)
+        return getattr(a, name)(
+            zs.Recording.from_arrays(some, variances=variances, layout=LAYOUT)
+        )  # fmt: skip
+
+    for pictures in (1, 3, 7):
+        with pytest.raises(Undefined, match=f"{name}: {pictures} pictures.*at least 8.*Record"):
+            measure(pictures)
+    assert measure(8).unit == "channel"
+
+
+def test_training_counts_types_however_few_pictures_a_batch_has():
+    x = power_law(6, 16, 1.0).sigmoid()
+    model = zs.models.build("spatial-vae", shape=(1, 16, 16), channels=2, filters=16)
+    run = zs.train(model, x, steps=2, batch=2)
+    assert sum(run.history[-1][kind] for kind in ("active", "mixed", "passive")) == 2
 
 
 def test_divergence_of_channels_is_the_sum_over_places(recording):

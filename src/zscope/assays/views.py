@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.entry import Entry
-from zscope.assays.pictures import channel_scales, independent_places
+from zscope.assays.pictures import channel_scales, check_pictures, independent_places
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.derived import ChannelOffsets
 from zscope.errors import ConfigError
@@ -49,7 +49,10 @@ def view_of(entry: Entry, recording: Recording, pool: Pool | None = None) -> Rec
     def make() -> Recording:
         if entry.map_kind == "pooled":
             return _pooled(recording, pool)
-        return _places(recording) if entry.map_kind == "places" else _offsets(recording)
+        if entry.map_kind == "places":
+            check_pictures(len(recording), entry.attribute)
+            return _places(recording)
+        return _offsets(recording)
 
     return cast(Recording, recording.share(("view", entry.map_kind, pool), make))
 
