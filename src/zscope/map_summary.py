@@ -25,7 +25,7 @@ from zscope.errors import ConfigError, Undefined
 from zscope.layout import Layout
 
 __all__ = [
-    "POWERS", "MapSummary", "RunningSummary", "all_axes", "band_energies", "block_side",
+    "POWERS", "TINY", "MapSummary", "RunningSummary", "all_axes", "band_energies", "block_side",
     "cosine_basis", "spectral_axes", "with_channels",
 ]  # fmt: skip
 
@@ -36,6 +36,8 @@ AT_ONCE = 2**18
 LARGEST_BLOCK = 8
 SMALLEST_BLOCK = 4
 TINY = 1e-30
+CANCELLED = 1e-12
+"""Of the square of a number: a smaller variance is what rounding leaves of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +131,12 @@ class MapSummary:
         else:
             total = torch.einsum("i,icp->cp", weights.to(self.means), self.means)
         return dict(zip(POWERS, total.unbind(1), strict=True))
+
+    def spread(self) -> Tensor:
+        """The variance of the means over pictures, of each place: channels x places."""
+        m, m2, _, _ = self.place_sums / self.pictures
+        variance = (m2 - m.square()).clamp_min(0)
+        return torch.where(variance > CANCELLED * m.square(), variance, 0)
 
     def _recentre(self, centre: Tensor) -> "MapSummary":
         """The same summary with differences from another value."""

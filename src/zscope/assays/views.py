@@ -31,8 +31,8 @@ from zscope.recording import Recording
 from zscope.usage import Usage, usage_of_codes
 
 __all__ = [
-    "POOLS", "Pool", "check_pool", "column_names", "column_variances", "rows_text",
-    "rows_together", "view_of",
+    "POOLS", "Pool", "check_pool", "column_names", "column_variances", "is_of_places",
+    "rows_text", "rows_together", "view_of",
 ]  # fmt: skip
 
 Pool = Literal["mean", "mean+std"]
@@ -116,6 +116,11 @@ def check_pool(who: str, pool: Any, recording: Recording) -> None:
 def rows_together(recording: Recording) -> int:
     """How many consecutive rows of a recording belong to one picture; 1 but in a view of places."""
     return int(recording.shared.get("rows together", 1))
+
+
+def is_of_places(recording: Recording) -> bool:
+    """Whether the rows of a recording are places, those of a picture one after the other."""
+    return "rows together" in recording.shared
 
 
 def _places(recording: Recording) -> Recording:
