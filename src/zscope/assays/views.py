@@ -79,7 +79,7 @@ def column_variances(entry: Entry, recording: Recording) -> Tensor:
 
 def rows_text(entry: Entry, recording: Recording, pool: Pool | None = None) -> str:
     """What the rows are that an assay is given, and what those are worth that are places."""
-    if recording.layout is None or entry.map_kind not in ("places", "pooled"):
+    if recording.layout is None or entry.map_kind not in ("places", "every", "pooled"):
         return ""
     if entry.map_kind == "pooled":
         what = "means and standard deviations" if pool == "mean+std" else "means"
@@ -87,13 +87,16 @@ def rows_text(entry: Entry, recording: Recording, pool: Pool | None = None) -> s
             f"{len(recording):,} pictures; columns are {what} of channels over their places, so "
             "that positions are lost"
         )
-    view = view_of(entry, recording)
-    each = rows_together(view)
-    worth = len(view) / each * independent_places(recording.map_summary).clamp(max=each)
+    pictures, each = recording.map_summary.pictures, recording.layout.positions
+    if entry.map_kind == "places":
+        view = view_of(entry, recording)
+        each = rows_together(view)
+        pictures = len(view) // each
+    worth = pictures * independent_places(recording.map_summary).clamp(max=each)
     low, high = float(worth.min()), float(worth.max())
     few = f"{low:,.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"{low:,.0f} to {high:,.0f}"
     return (
-        f"{len(view):,} places of {len(view) // each:,} pictures, worth {few} independent ones "
+        f"{pictures * each:,} places of {pictures:,} pictures, worth {few} independent ones "
         "(by channel)"
     )
 

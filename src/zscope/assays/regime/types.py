@@ -326,5 +326,5 @@ ENTRY = Entry(
     question="Which latents are used, which are noise, and which are used only for some inputs?",
     takes=("variances_or_summary", "kl=conditional_kl"),
     needs=("variances",),
-    maps="maps",
+    maps="every place",
 )
