@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
+from inspect import unwrap
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -26,7 +30,7 @@ from torch import nn
 
 import zscope as zs
 from zscope.adapters import from_diffusers
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError, DataError, InterfaceError
 from zscope.layout import LatentScaling
 from zscope.recording import join_posteriors
 
@@ -110,6 +114,10 @@ def test_codes_and_maps_of_another_size_are_refused():
         layout.view(torch.zeros(3, 40))
     with pytest.raises(ConfigError, match=r"maps of shape \(3, 2, 6, 4\); expected \.\.\. x 2 x 4"):
         layout.flat(torch.zeros(3, 2, 6, 4))
+    for unit in UNITS:
+        for add_up in (layout.reduce, layout.sums):
+            with pytest.raises(ConfigError, match=r"shape \(3, 40\), and 2 x 4 x 6 maps have 48"):
+                add_up(torch.zeros(3, 40), unit)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +169,22 @@ def test_a_posterior_of_another_size_or_with_full_covariances_is_refused():
     roots = torch.eye(72).expand(5, 72, 72)
     with pytest.raises(InterfaceError, match="must be diagonal.*leave the layout out"):
         zs.Posterior(codes_of(layout).float(), scale_tril=roots, layout=layout)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ((3, 4, 6), r"layout=\(3, 4, 6\) is a tuple.*layout=zs\.Layout\(3, \(4, 6\)\)"),
+        ("auto", r"layout='auto' is a str; expected channels.*zs\.Layout\(4, \(64, 64\)\)"),
+    ],
+)
+def test_what_is_no_layout_is_refused_with_one_that_is(layout, message):
+    codes = codes_of(zs.Layout(3, (4, 6)))
+    # Without the checks of types that only the tests have.
+    with pytest.raises(InterfaceError, match=f"Posterior: {message}"):
+        unwrap(zs.Posterior.__init__)(object.__new__(zs.Posterior), codes, layout=layout)
+    with pytest.raises(ConfigError, match=f"from_arrays: {message}"):
+        unwrap(zs.Recording.from_arrays.__func__)(zs.Recording, codes, layout=layout)
 
 
 # wrap
@@ -303,6 +327,53 @@ def test_posteriors_take_twice_the_memory_of_codes(monkeypatch):
     assert len(zs.record(model, power_law(60, 16, 1.0))) == 10
 
 
+PEAK = """
+import resource
+import torch
+import zscope as zs
+import zscope.recording
+
+zscope.recording.KEPT_BYTES = 48 * 2**20
+
+def encode(x):
+    maps = torch.nn.functional.interpolate(x, scale_factor=8).repeat(1, 4, 1, 1)
+    return maps, torch.zeros_like(maps)
+
+def decode(z):
+    return torch.nn.functional.avg_pool2d(z[:, :1], 8)
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+x = torch.randn(1600, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+model = zs.wrap(encode, decode)
+zs.record(model, x[:32])
+before = peak()
+recording = zs.record(model, x)
+assert (len(recording), recording.map_summary.pictures) == (384, 1600)
+print(peak() - before)
+"""
+
+
+def test_memory_is_that_of_the_kept_codes_whatever_the_number_of_pictures():
+    """Summaries of all batches would take another 500 MB, joining the codes 48 MB."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert float(ran.stdout) < 60
+
+
+def test_batches_must_have_standard_deviations_all_or_none():
+    def encode(x):
+        return (x, torch.zeros_like(x)) if len(x) == 16 else x.clone()
+
+    model, x = zs.wrap(encode, lambda z: z, prior=None), power_law(20, 16, 1.0)
+    model.encode(x[:16])  # from now on, pictures are encoded in batches of 16
+    with pytest.raises(InterfaceError, match="mean and std for the first.*mean for one of 4 obs"):
+        zs.record(model, x)
+
+
 def test_a_nan_is_refused_with_its_channel_and_place():
     def encode(x):
         maps = torch.cat([x, x], 1)
@@ -323,6 +394,19 @@ def test_arrays_may_have_the_axes_of_their_layout():
     assert deep.layout == layout
     score = zs.assays.latent_statistics(deep, of="mean").score
     assert score == pytest.approx(zs.assays.latent_statistics(flat).score)
+
+
+@pytest.mark.parametrize("shape", [(20, 2, 4, 4), (20, 32), (20, 4, 4)])
+def test_arrays_of_another_layout_are_refused_with_both(shape):
+    layout = zs.Layout(4, (4, 8))
+    expected = f"{', '.join(map(str, shape))}.*layout=4 x 4 x 8.*x 4 x 4 x 8, or samples x 128.*Are"
+    with pytest.raises(DataError, match=f"from_arrays: codes of shape .{expected}") as raised:
+        zs.Recording.from_arrays(torch.zeros(shape), layout=layout)
+    assert "say so" not in str(raised.value)
+    with pytest.raises(DataError, match="from_arrays: variances of shape"):
+        zs.Recording.from_arrays(
+            torch.ones(20, 128), variances=torch.ones(shape), layout=layout
+        )  # fmt: skip
 
 
 def test_every_assay_of_maps_runs_on_every_kind_of_maps():

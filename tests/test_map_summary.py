@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from map_worlds import power_law
 
 import zscope as zs
-from zscope.errors import ConfigError
+from zscope.errors import ConfigError, Undefined
 from zscope.map_summary import (
     POWERS,
     MapSummary,
@@ -21,6 +21,7 @@ from zscope.map_summary import (
 )
 
 LAYOUT = zs.Layout(2, (4, 8))
+TENSORS = ("means", "place_sums", "products", "low", "high", "picture_means")
 
 
 def posterior(pictures, layout=LAYOUT, seed=0, shift=0.0):
@@ -37,12 +38,39 @@ def test_parts_of_any_size_merge_to_the_whole(sizes, shift):
     parts = [MapSummary.of(codes[a:b], pictures[a:b]) for a, b in pairwise(ends)]
     merged, whole = parts[0].merge(*parts[1:]), MapSummary.of(codes, pictures)
     again = whole._recentre(merged.centre)  # powers depend on the value they are taken from
-    for name in ("means", "place_sums", "products", "low", "high", "picture_means"):
+    for name in TENSORS:
         one, two = getattr(again, name), getattr(merged, name)
         size = float(one.abs().max())
         assert torch.allclose(one, two, rtol=0, atol=1e-12 * max(1, size)), name
     for one, two in zip(again.spectra.values(), merged.spectra.values(), strict=True):
         assert torch.allclose(one, two, rtol=0, atol=1e-12 * max(1, float(one.abs().max())))
+
+
+@pytest.mark.parametrize("at_once", [64, 3 * 64, 10**6])
+def test_the_summary_is_the_same_however_many_pictures_are_taken_at_once(monkeypatch, at_once):
+    codes, pictures = posterior(10, shift=5), power_law(10, 16, 1.0)[:, :, :8]
+    whole = MapSummary.of(codes, pictures)
+    monkeypatch.setattr("zscope.map_summary.AT_ONCE", at_once)
+    parts = MapSummary.of(codes, pictures)
+    for one, two in [
+        *((getattr(whole, name), getattr(parts, name)) for name in TENSORS),
+        *zip(whole.spectra.values(), parts.spectra.values(), strict=True),
+        *zip(whole.picture_spectra.values(), parts.picture_spectra.values(), strict=True),
+    ]:
+        assert torch.allclose(one, two, rtol=0, atol=1e-12 * max(1, float(one.abs().max())))
+
+
+def test_merging_leaves_the_parts_as_they_are():
+    parts = [MapSummary.of(posterior(5, seed=seed)) for seed in range(3)]
+    before = [part.place_sums.clone() for part in parts]
+    first, second = (parts[0].merge(*parts[1:]) for _ in range(2))
+    assert torch.equal(first.place_sums, second.place_sums)
+    assert all(torch.equal(one, part.place_sums) for one, part in zip(before, parts, strict=True))
+
+
+def test_no_pictures_have_no_summary():
+    with pytest.raises(Undefined, match=r"0 pictures were given.*zs\.record"):
+        MapSummary.of(posterior(3)[:0])
 
 
 def test_means_are_those_of_the_numbers():

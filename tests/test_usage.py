@@ -99,6 +99,77 @@ def test_of_a_deterministic_model_the_decoder_decides():
     assert usage_of_decoder(codes[:64], lambda z: torch.ones(len(z), 2)).used == []
 
 
+LAYOUT = zs.Layout(4, (3, 4))
+
+
+def maps(count=2000, seed=0):
+    """A healthy channel, a ramp that is the same for all pictures, one of variances alone, and a
+    channel in use at a third of its places."""
+    mean = torch.randn(count, 4, 3, 4, generator=seeded(seed), dtype=torch.float64)
+    variance = torch.full_like(mean, 0.1)
+    mean[:, 1] = torch.linspace(-2, 2, 4)
+    mean[:, 2], variance[:, 2] = 0, torch.logspace(-3, 0, 4)
+    mean[:, 3, 1:], variance[:, 3, 1:] = 0, 1
+    return mean, variance
+
+
+def test_information_of_a_channel_is_the_mean_over_its_places():
+    """Another route: that of every single latent."""
+    mean, variance = maps()
+    recording = zs.Recording.from_arrays(mean, variances=variance, layout=LAYOUT)
+    single = usage_of_posterior(zs.Posterior(mean.flatten(1), variance.flatten(1).sqrt()))
+    expected = LAYOUT.sums(single.values) / 12
+    assert recording.usage.values.tolist() == pytest.approx(expected.tolist(), abs=1e-9)
+    assert float(expected[0]) == pytest.approx(0.5 * math.log(11), abs=0.02)
+    assert recording.used == [0, 3]
+
+
+def test_what_all_pictures_have_in_common_is_no_information():
+    mean, variance = maps()
+    recording = zs.Recording.from_arrays(mean, variances=variance, layout=LAYOUT)
+    assert recording.usage.values[1:3].tolist() == pytest.approx([0, 0], abs=1e-9)
+    # Of precise posteriors, too, and where there are none.
+    precise = zs.Recording.from_arrays(1e3 + mean, variances=variance * 1e-12, layout=LAYOUT)
+    assert precise.used == [0, 3]
+    assert zs.Recording.from_arrays(1e3 + mean, layout=LAYOUT).used == [0, 3]
+    # Every other answer of the recording agrees.
+    assert zs.assays.polarisation(recording).active == [0, 3]
+    place = zs.assays.mig(
+        zs.Recording.from_arrays(
+            mean, mean[:, :2, 0, 0] > 0, variances=variance, layout=LAYOUT, kinds="categorical"
+        )
+    )
+    assert place.active == [0, 3]
+
+
+def test_a_channel_that_is_a_ramp_is_not_in_use_though_its_posterior_is_narrow():
+    def encode(x):
+        ramp = torch.linspace(-2, 2, 8)[:, None].expand(len(x), 1, 8, 8)
+        maps = torch.cat([x, ramp], 1)
+        return maps, torch.full_like(maps, -4.0)
+
+    x = torch.randn(200, 2, 8, 8, generator=seeded(7))
+    recording = zs.record(zs.wrap(encode, lambda z: z[:, :2]), x)
+    assert zs.assays.variable_types(recording).active == [0, 1, 2]  # the published rule
+    assert recording.used == zs.assays.response_matrix(recording).causal == [0, 1]
+    by_spread = zs.assays.distance_to_orthogonality(recording, active="mean")
+    assert by_spread.active == [0, 1]
+    assert recording.usage.values[:2].numpy() == pytest.approx(
+        0.5 * math.log1p(math.exp(4)), abs=0.05
+    )
+
+
+def test_shifting_and_rescaling_channels_changes_nothing():
+    mean, variance = maps(200)
+    scale, shift = torch.tensor([1e-6, 1e4, 1, 3]), torch.tensor([3.0, -7.0, 1e5, 0])
+    scale, shift = (each.double()[:, None, None] for each in (scale, shift))
+    before = zs.Recording.from_arrays(mean, variances=variance, layout=LAYOUT).usage
+    after = zs.Recording.from_arrays(
+        mean * scale + shift, variances=variance * scale**2, layout=LAYOUT
+    ).usage
+    assert after.values.tolist() == pytest.approx(before.values.tolist(), rel=1e-6, abs=1e-9)
+
+
 def test_a_recording_decides_once_by_what_it_holds():
     generator = seeded(5)
     codes = torch.randn(300, 2, generator=generator)

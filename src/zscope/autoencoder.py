@@ -37,7 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from zscope.errors import InterfaceError, Undefined
-from zscope.layout import LatentScaling, Layout
+from zscope.layout import LatentScaling, Layout, no_layout
 from zscope.randomness import Source, normal
 from zscope.scaling import Scaling
 from zscope.types import Codes, PerSample, Scalar, as_tensor
@@ -111,6 +111,8 @@ class Posterior:
                 f"Posterior: scale_tril has shape {tuple(scale_tril.shape)}, expected {expected} "
                 "(samples x latents x latents). Is it the Cholesky factor of each covariance?"
             )
+        if layout is not None and not isinstance(layout, Layout):
+            raise InterfaceError(no_layout("Posterior", layout))
         if layout is not None and layout.latents != mean.shape[1]:
             raise InterfaceError(
                 f"Posterior: the layout {layout} has {layout.latents:,} latents, and the mean has "

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from zscope.errors import ConfigError
 
-__all__ = ["LatentScaling", "Layout"]
+__all__ = ["LatentScaling", "Layout", "no_layout"]
 
 NAMES = {1: ("time",), 2: ("height", "width"), 3: ("time", "height", "width")}
 """Of the axes of places, unless others are given."""
@@ -75,11 +75,7 @@ class Layout:
 
     def view(self, codes: Tensor) -> Tensor:
         """Rows of latents as maps: ... x channels x places."""
-        if not codes.ndim or codes.shape[-1] != self.latents:
-            raise ConfigError(
-                f"Layout: codes of shape {tuple(codes.shape)}, and {self} maps have "
-                f"{self.latents:,} latents. Give rows of as many, or the layout of these codes."
-            )
+        self._check(codes)
         return codes.reshape(*codes.shape[:-1], *self.shape)
 
     def flat(self, maps: Tensor) -> Tensor:
@@ -102,6 +98,7 @@ class Layout:
     def sums(self, values: Tensor, unit: str = "channel") -> Tensor:
         """The sum within each unit; by reshaping, so that it costs no more than one pass."""
         kind, size = self._parse(unit)
+        self._check(values)
         if kind == "latent":
             return values
         maps = values.reshape(*values.shape[:-1], self.channels, self.positions)
@@ -154,6 +151,13 @@ class Layout:
         grid = grid.reshape(-1, len(lengths)) * size
         return [f"{kind} {', '.join(map(str, row))}" for row in grid.tolist()]
 
+    def _check(self, codes: Tensor) -> None:
+        if not codes.ndim or codes.shape[-1] != self.latents:
+            raise ConfigError(
+                f"Layout: codes of shape {tuple(codes.shape)}, and {self} maps have "
+                f"{self.latents:,} latents. Give rows of as many, or the layout of these codes."
+            )
+
     def _parse(self, unit: Any) -> tuple[str, int]:
         """The kind of a unit and the side of a patch (1 for others)."""
         if unit in ("channel", "place", "latent"):
@@ -174,6 +178,15 @@ class Layout:
                 f"Use {known}."
             )
         return "patch", size
+
+
+def no_layout(who: str, value: Any) -> str:
+    """What is wrong with a layout that is none: the message of an error."""
+    sizes = value if isinstance(value, tuple) and len(value) > 1 else (4, 64, 64)
+    return (
+        f"{who}: layout={value!r} is a {type(value).__name__}; expected channels and places. Give "
+        f"layout=zs.Layout({sizes[0]}, {sizes[1:]}), or leave it out if the latents are a vector."
+    )
 
 
 def _blocks(places: tuple[int, ...], size: int) -> list[int]:

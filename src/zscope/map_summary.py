@@ -5,6 +5,7 @@ recording keeps some of them, and of all a few means for each picture and channe
 
     MapSummary.of(posterior)         of some pictures
     first.merge(second)              of both: the same as in one pass
+    running.add(summary)             of pictures that come in batches (`RunningSummary`)
 
 Pictures are never mixed, so that intervals can resample whole pictures: places of one picture are
 not independent. Powers are taken of differences from a reference value for each channel, `centre`,
@@ -12,7 +13,7 @@ since those of numbers far from 0 would cancel.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,19 +21,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zscope.autoencoder import Posterior
-from zscope.errors import ConfigError
+from zscope.errors import ConfigError, Undefined
 from zscope.layout import Layout
 
 __all__ = [
-    "POWERS", "MapSummary", "all_axes", "band_energies", "block_side", "cosine_basis",
-    "spectral_axes", "with_channels",
+    "POWERS", "TINY", "MapSummary", "RunningSummary", "all_axes", "band_energies", "block_side",
+    "cosine_basis", "spectral_axes", "with_channels",
 ]  # fmt: skip
 
 POWERS = ("m", "m2", "m3", "m4", "v", "mv", "m2v", "v2", "log_v")
 """Means over the places of each picture and channel: m the mean less the centre, v the variance."""
+AT_ONCE = 2**18
+"""Latents of a few pictures, which are summarised together: in double precision, 2 MB."""
 LARGEST_BLOCK = 8
 SMALLEST_BLOCK = 4
 TINY = 1e-30
+CANCELLED = 1e-12
+"""Of the square of a number: a smaller variance is what rounding leaves of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +75,23 @@ class MapSummary:
                 "MapSummary: these latents have no layout, so there are no channels and places. "
                 "Give one: zs.wrap(encoder, decoder, layout=zs.Layout(channels, places))"
             )
+        if centre is None:
+            shape = len(posterior), layout.channels, layout.positions
+            centre = posterior.mean.reshape(shape).mean((0, 2), dtype=torch.float64)
+        running, size = RunningSummary(len(posterior)), max(1, AT_ONCE // layout.latents)
+        for start in range(0, len(posterior), size):
+            rows = slice(start, start + size)
+            few = None if pictures is None else pictures[rows]
+            running.add(cls._of_few(posterior[rows], few, layout, centre))
+        return running.whole()
+
+    @classmethod
+    def _of_few(
+        cls, posterior: Posterior, pictures: Tensor | None, layout: Layout, centre: Tensor
+    ) -> "MapSummary":
+        """The same in one pass, which takes about twenty times the memory of the codes."""
         shape = len(posterior), layout.channels, layout.positions
         mean, v = (each.double().reshape(shape) for each in (posterior.mean, posterior.variance))
-        centre = mean.mean((0, 2)) if centre is None else centre
         m = mean - centre[:, None]
         m2, v2 = m.square(), v.square()
         powers = m, m2, m2 * m, m2.square(), v, m * v, m2 * v, v2, v.clamp_min(TINY).log()
@@ -99,29 +118,11 @@ class MapSummary:
 
     def merge(self, *others: "MapSummary") -> "MapSummary":
         """The summary of all pictures, in this order."""
-        every = [self, *(other._recentre(self.centre) for other in others)]
-        return MapSummary(
-            layout=self.layout,
-            centre=self.centre,
-            means=torch.cat([each.means for each in every]),
-            spectra={
-                name: torch.cat([each.spectra[name] for each in every]) for name in self.spectra
-            },
-            place_sums=torch.stack([each.place_sums for each in every]).sum(0),
-            products=torch.stack([each.products for each in every]).sum(0),
-            low=torch.stack([each.low for each in every]).amin(0),
-            high=torch.stack([each.high for each in every]).amax(0),
-            deterministic=self.deterministic,
-            picture_spectra={
-                name: torch.cat([each.picture_spectra[name] for each in every])
-                for name in self.picture_spectra
-            },
-            picture_means=None
-            if self.picture_means is None
-            else torch.cat(
-                [each.picture_means for each in every if each.picture_means is not None]
-            ),
-        )
+        every = self, *others
+        running = RunningSummary(sum(each.pictures for each in every))
+        for each in every:
+            running.add(each)
+        return running.whole()
 
     def moments(self, weights: Tensor | None = None) -> dict[str, Tensor]:
         """Means over pictures and places, by the names of POWERS; `weights` add up to 1."""
@@ -131,8 +132,16 @@ class MapSummary:
             total = torch.einsum("i,icp->cp", weights.to(self.means), self.means)
         return dict(zip(POWERS, total.unbind(1), strict=True))
 
+    def spread(self) -> Tensor:
+        """The variance of the means over pictures, of each place: channels x places."""
+        m, m2, _, _ = self.place_sums / self.pictures
+        variance = (m2 - m.square()).clamp_min(0)
+        return torch.where(variance > CANCELLED * m.square(), variance, 0)
+
     def _recentre(self, centre: Tensor) -> "MapSummary":
         """The same summary with differences from another value."""
+        if torch.equal(self.centre, centre):
+            return self
         s = self.centre - centre  # is added to m
         m, m2, m3, m4, v, mv, m2v, v2, log_v = self.means.unbind(2)
         means = (
@@ -167,6 +176,71 @@ class MapSummary:
             picture_spectra=self.picture_spectra,
             picture_means=self.picture_means,
         )  # fmt: skip
+
+
+class RunningSummary:
+    """The summary of so many `pictures`, which come in batches, in the memory of one batch.
+
+    Sums over pictures are added up. Tables with a row for each picture are taken once and filled:
+    small ones that were collected would lie between large ones that come and go, whose memory
+    could then not be used again.
+    """
+
+    def __init__(self, pictures: int) -> None:
+        self._pictures, self._filled = pictures, 0
+        self._whole: MapSummary | None = None
+
+    @property
+    def centre(self) -> Tensor | None:
+        """What powers are taken from: the centre of the first batch."""
+        return None if self._whole is None else self._whole.centre
+
+    def add(self, batch: MapSummary) -> None:
+        """Add the summary of further pictures."""
+        whole = self._whole = self._whole or _empty(batch, self._pictures)
+        batch = batch._recentre(whole.centre)
+        whole.place_sums.add_(batch.place_sums)
+        whole.products.add_(batch.products)
+        whole.low.copy_(torch.minimum(whole.low, batch.low))
+        whole.high.copy_(torch.maximum(whole.high, batch.high))
+        for table, rows in zip(_tables(whole), _tables(batch), strict=True):
+            table[self._filled : self._filled + len(rows)] = rows
+        self._filled += batch.pictures
+
+    def whole(self) -> MapSummary:
+        """The summary of all pictures, in the order in which they came."""
+        if self._whole is None:
+            raise Undefined(
+                "MapSummary: 0 pictures were given, of which there is nothing to say. Record some: "
+                "zs.record(autoencoder, data)"
+            )
+        return self._whole
+
+
+def _empty(like: MapSummary, pictures: int) -> MapSummary:
+    """A summary with sums of 0 and room for the rows of so many pictures."""
+
+    def rows(table: Tensor) -> Tensor:
+        return table.new_zeros(pictures, *table.shape[1:])
+
+    return replace(
+        like,
+        means=rows(like.means),
+        spectra={name: rows(table) for name, table in like.spectra.items()},
+        place_sums=torch.zeros_like(like.place_sums),
+        products=torch.zeros_like(like.products),
+        low=like.low.clone(),
+        high=like.high.clone(),
+        picture_spectra={name: rows(table) for name, table in like.picture_spectra.items()},
+        picture_means=None if like.picture_means is None else rows(like.picture_means),
+    )
+
+
+def _tables(summary: MapSummary) -> list[Tensor]:
+    """All that has a row for each picture."""
+    means = [] if summary.picture_means is None else [summary.picture_means]
+    bands = [*summary.spectra.values(), *summary.picture_spectra.values()]
+    return [summary.means, *bands, *means]
 
 
 def _average_down(pictures: Tensor, layout: Layout) -> Tensor | None:

@@ -25,8 +25,8 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.determinism import FEW, notes_on
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, Kinds, factors_of
-from zscope.layout import Layout
-from zscope.map_summary import MapSummary
+from zscope.layout import Layout, no_layout
+from zscope.map_summary import MapSummary, RunningSummary
 from zscope.randomness import named_generator, seed_of
 from zscope.sampling import whole
 from zscope.types import Codes, as_tensor
@@ -87,6 +87,8 @@ class Recording:
         variances, if the codes are the means of a variational encoder. Codes that are maps, with
         a `layout`, may have its axes.
         """
+        if layout is not None and not isinstance(layout, Layout):
+            raise ConfigError(no_layout("from_arrays", layout))
         mean = _matrix(codes, "codes", layout)
         spread = None if variances is None else _matrix(variances, "variances", layout)
         if spread is not None and (spread.shape != mean.shape or bool((spread < 0).any())):
@@ -350,6 +352,12 @@ def _matrix(values: Any, what: str, layout: Layout | None = None) -> Tensor:
     rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
     if layout is not None and tuple(rows.shape[1:]) == layout.shape:
         rows = layout.flat(rows)
+    if layout is not None and (rows.ndim != 2 or rows.shape[1] != layout.latents):
+        raise DataError(
+            f"from_arrays: {what} of shape {tuple(rows.shape)}, and layout={layout}; expected "
+            f"samples x {layout}, or samples x {layout.latents:,}. Are channels first, and are "
+            "channels and places those of these latents?"
+        )
     if rows.ndim != 2 or 0 in rows.shape:
         raise DataError(
             f"from_arrays: {what} of shape {tuple(rows.shape)}; expected samples x latents. "
@@ -396,9 +404,8 @@ def record(
     size = batch_size(dataset.shape)
     size = size if autoencoder.layout is None else min(size, FEW_MAPS)
     device, dtype = autoencoder.place
-    parts: list[Posterior] = []
-    summaries: list[MapSummary] = []
     kept = np.arange(len(chosen))
+    codes, summary = _Codes(len(chosen)), RunningSummary(len(chosen))
     with evaluation(autoencoder):
         start = 0
         while start < len(chosen):
@@ -424,12 +431,12 @@ def record(
             if posterior.layout is not None:
                 if start == 0:
                     kept = choose_rows(len(chosen), _most_kept(posterior), seed)
-                centre = summaries[0].centre if summaries else None
-                summaries.append(MapSummary.of(posterior, x.detach().cpu(), centre=centre))
+                    codes = _Codes(len(kept))
+                summary.add(MapSummary.of(posterior, x.detach().cpu(), centre=summary.centre))
                 inside = kept[(kept >= start) & (kept < start + len(x))] - start
                 posterior = posterior[torch.from_numpy(inside)]
                 size = min(size, FEW_MAPS)
-            parts.append(posterior)
+            codes.add(posterior)
             start += len(x)
         few = slice(0, FEW)
         x = chosen.batch(few, device).to(dtype)
@@ -439,16 +446,46 @@ def record(
     chosen = chosen if len(kept) == len(chosen) else chosen.subset(kept)
     return Recording(
         autoencoder,
-        join_posteriors(parts),
+        codes.whole(),
         chosen,
         torch.from_numpy(rows[kept]),
         seed,
         chosen.factors_with_kinds,
         notes=notes,
         asked=samples,
-        summary=summaries[0].merge(*summaries[1:]) if summaries else None,
+        summary=None if summary.centre is None else summary.whole(),
         quick=quick,
     )
+
+
+class _Codes:
+    """Posteriors that come in batches, in memory that is taken once: joining takes it twice."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows, self._filled = rows, 0
+        self._parts: dict[str, Tensor] = {}
+        self._layout: Layout | None = None
+
+    def add(self, batch: Posterior) -> None:
+        named = {"mean": batch.mean, "std": batch.std, "scale_tril": batch.scale_tril}
+        parts = {name: part for name, part in named.items() if part is not None}
+        if not self._parts:
+            self._layout = batch.layout
+            self._parts = {
+                name: part.new_empty(self._rows, *part.shape[1:]) for name, part in parts.items()
+            }
+        if parts.keys() != self._parts.keys():
+            raise InterfaceError(
+                f"record: encode returned {' and '.join(self._parts)} for the first batch, and "
+                f"{' and '.join(parts)} for one of {len(batch)} observations. Return the same for "
+                "every batch."
+            )
+        for name, part in parts.items():
+            self._parts[name][self._filled : self._filled + len(batch)] = part
+        self._filled += len(batch)
+
+    def whole(self) -> Posterior:
+        return Posterior(**self._parts, layout=self._layout)
 
 
 def _most_kept(posterior: Posterior) -> int:

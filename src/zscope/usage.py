@@ -23,9 +23,10 @@ undoes it.
 **Codes alone**, encoders without a decoder, and deterministic models with more than 1,024
 latents: a latent is in use if it varies.
 
-**Latents with channels and places** are asked about by channel. Means and variances in the formula
-are then over pictures and places; the decoded observation is that of a map whose channel was
-replaced at all places.
+**Latents with channels and places** are asked about by channel. Its information is the mean over
+places of I at each place, and it varies if it does at some place: what is the same for all
+pictures, such as a ramp from left to right, tells nothing about them. The decoded observation is
+that of a map whose channel was replaced at all places.
 
 Other questions have other answers. `variable_types` keeps the published rule of Bonheme, which
 also says how a latent is used: it calls a latent mixed when the posterior variance differs between
@@ -42,7 +43,7 @@ from torch import Tensor
 
 from zscope.autoencoder import Posterior
 from zscope.layout import Layout
-from zscope.map_summary import MapSummary
+from zscope.map_summary import TINY, MapSummary
 from zscope.types import Codes
 
 __all__ = ["Usage", "usage_of_codes", "usage_of_decoder", "usage_of_maps", "usage_of_posterior"]
@@ -86,14 +87,13 @@ def usage_of_codes(codes: Codes) -> Usage:
 
 def usage_of_maps(summary: MapSummary) -> Usage:
     """Of channels: by information; by spread for a deterministic posterior."""
-    moments = summary.moments()
-    spread = (moments["m2"] - moments["m"].square()).clamp_min(0)
+    spread = summary.spread()
     if summary.deterministic:
-        largest = torch.maximum(summary.low.abs(), summary.high.abs())
-        return _usage("spread", spread.sqrt(), spread.sqrt() > ROUNDING * largest)
-    total = spread + moments["v"]
-    information = 0.5 * (total.clamp_min(1e-30).log() - moments["log_v"])
-    information = torch.where(total > 0, information, 0).clamp_min(0)
+        std, largest = spread.mean(1).sqrt(), torch.maximum(summary.low.abs(), summary.high.abs())
+        return _usage("spread", std, std > ROUNDING * largest)
+    variance = summary.place_sums[2] / summary.pictures
+    total = (spread + variance).clamp_min(TINY).log().mean(1)
+    information = (0.5 * (total - summary.moments()["log_v"])).clamp_min(0)
     return _usage("information", information, information >= NATS)
 
 

@@ -1,10 +1,12 @@
 """Latents that are maps, as assays of codes see them: places, channel means, and offsets."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from map_worlds import power_law
 
 import zscope as zs
 from zscope.assays import CATALOGUE
@@ -84,6 +86,36 @@ def test_dependent_channels_share_more_than_chance():
     assert alone.corrected < 0.15
 
 
+@pytest.mark.parametrize("name", ["total_correlation", "mutual_information"])
+def test_what_maps_share_beyond_chance_is_a_score_of_its_own(name):
+    assay, layout = getattr(a, name), zs.Layout(2, (4, 4))
+    codes = smooth_maps(100, 2, 3)
+    codes[:, 1] = 0.8 * codes[:, 0] + 0.6 * codes[:, 1]
+    dependent = assay(zs.Recording.from_arrays(codes, layout=layout), resamples=20)
+    score, beyond = dependent.measures()
+    assert (beyond.name, beyond.chance) == ("beyond chance", 0)
+    assert beyond.value == dependent.excess == dependent.score - dependent.chance
+    assert beyond.interval[0] > 0
+    shift = [one - two for one, two in zip(score.interval, beyond.interval, strict=True)]
+    assert shift == pytest.approx([dependent.chance] * 2)
+    assert "beyond chance" in repr(dependent)
+    stored = json.loads(json.dumps(dependent.to_dict()))
+    assert stored["excess"] == beyond.value
+    assert tuple(stored["excess_interval"]) == beyond.interval
+    # Independent channels share nothing beyond it.
+    apart = assay(zs.Recording.from_arrays(smooth_maps(100, 2, 3), layout=layout), resamples=20)
+    low, high = apart.measures()[1].interval
+    assert low < 0 < high
+    alone = assay(zs.Recording.from_arrays(codes, layout=layout))
+    assert alone.excess_interval is None
+    assert "resamples=0" in alone.measures()[1].interval
+    # Of vectors, nothing is new.
+    rows = assay(codes.flatten(2).transpose(1, 2).flatten(0, 1), resamples=20)
+    assert [each.name for each in rows.measures()] == [""]
+    assert not {"together", "excess", "excess_interval"} & rows.to_dict().keys()
+    assert "together" not in repr(rows)
+
+
 def test_halves_keep_the_places_of_a_picture_together():
     codes = smooth_maps(100, 2, 5, side=8)
     layout = zs.Layout(2, (8, 8))
@@ -140,6 +172,53 @@ def test_types_are_those_of_channels_over_all_places():
     assert types.place_shares["mixed"] == [0.0, 0.0, 1.0, 0.0]
     assert types.place_types.shape == (4, 4, 4)
     assert types.to_dict()["unit"] == "channel"
+
+
+def test_types_say_what_their_rows_are_worth():
+    source = torch.Generator().manual_seed(0)
+    white = torch.randn(400, 1, 4, 4, generator=source, dtype=torch.float64)
+    same = torch.randn(400, 1, 1, 1, generator=source, dtype=torch.float64).expand(-1, 1, 4, 4)
+    codes = torch.cat([white, same], 1)
+    codes[:, 0] -= codes[:, 0].mean(0)
+    recording = zs.Recording.from_arrays(
+        codes, variances=torch.full_like(codes, 0.01), layout=zs.Layout(2, (4, 4))
+    )
+    types = a.variable_types(recording)
+    rows = dict(types.lines())["rows"]
+    assert rows.startswith("6,400 places of 400 pictures, worth 400 to 6,")
+    assert rows in repr(types)
+    vectors = zs.Recording.from_arrays(codes.flatten(1), variances=0.01 + 0 * codes.flatten(1))
+    assert "rows" not in dict(a.variable_types(vectors).lines())
+
+
+POOLED = [
+    "total_correlation", "mutual_information", "effective_rank", "variable_types",
+    "latent_histograms", "polarisation", "latent_divergence",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_numbers_that_are_pooled_over_places_need_eight_pictures(name):
+    codes = smooth_maps(8, 3, 0)
+
+    def measure(pictures):
+        some = codes[:pictures]
+        variances = torch.full_like(some, 0.04)
+        return getattr(a, name)(
+            zs.Recording.from_arrays(some, variances=variances, layout=LAYOUT)
+        )  # fmt: skip
+
+    for pictures in (1, 3, 7):
+        with pytest.raises(Undefined, match=f"{name}: {pictures} pictures.*at least 8.*Record"):
+            measure(pictures)
+    assert measure(8).unit == "channel"
+
+
+def test_training_counts_types_however_few_pictures_a_batch_has():
+    x = power_law(6, 16, 1.0).sigmoid()
+    model = zs.models.build("spatial-vae", shape=(1, 16, 16), channels=2, filters=16)
+    run = zs.train(model, x, steps=2, batch=2)
+    assert sum(run.history[-1][kind] for kind in ("active", "mixed", "passive")) == 2
 
 
 def test_divergence_of_channels_is_the_sum_over_places(recording):

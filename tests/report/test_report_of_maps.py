@@ -310,6 +310,16 @@ def test_one_reason_for_many_assays_is_one_line():
     assert "the decoder returned observations of shape (3, 8, 8)" in lines[0].lower()
 
 
+def test_a_report_of_too_few_pictures_says_so_and_still_lists_the_channels(tmp_path):
+    x = worlds.pictures(40)
+    report = zs.assay(worlds.passive(x), x[:3])
+    assert "3 pictures were encoded, and at least 8" in report.missing["variable-types"]
+    assert not report.failed
+    assert sorted(row["channel"] for row in report.channels) == list(range(CHANNELS))
+    assert all("type" not in row for row in report.channels)
+    assert "at least 8 are needed" in report.save(tmp_path / "report.html").read_text()
+
+
 def test_codes_that_are_maps_without_a_model_have_a_card_of_what_is_known():
     maps = worlds.encode(worlds.pictures(40))
     recording = zs.Recording.from_arrays(maps, layout=zs.Layout(3, (8, 8)))

@@ -12,10 +12,11 @@ count, as in all other assays (`zscope.usage`). The source has two rules of its 
 
 Where latents are maps, J has a column for every place of every channel, thousands of them. It is
 then measured at a place: the columns are the c channels at one place of each picture, all other
-latents stay as they are, and "latent" above means channel, over all pictures and places. The place
-is drawn for each picture, in the interior of the map (at least a quarter of each axis away from
-the border, if it has four places or more): borders are padded, and unlike the rest. All assays of
-a recording look at the same places of its base pictures, and share the derivatives there.
+latents stay as they are, and "latent" above means channel, over all pictures and places; its codes
+deviate from those of other pictures at the same place. The place is drawn for each picture, in the
+interior of the map (at least a quarter of each axis away from the border, if it has four places or
+more): borders are padded, and unlike the rest. All assays of a recording look at the same places of
+its base pictures, and share the derivatives there.
 
 Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4. Measuring at a place is ours.
 """
@@ -267,7 +268,7 @@ def active_latents(
 
 
 def _active_channels(who: str, recording: Recording, active: Rule) -> list[int]:
-    """The same for channels, over all pictures and places."""
+    """The same for channels, over all pictures, on average over places."""
     layout = recording.layout
     assert layout is not None
     if active == "used":
@@ -275,8 +276,7 @@ def _active_channels(who: str, recording: Recording, active: Rule) -> list[int]:
     if active == "all":
         return list(range(layout.channels))
     if active == "mean":
-        moments = recording.map_summary.moments()
-        return _indices((moments["m2"] - moments["m"].square()).clamp_min(0).sqrt() > 0.5)
+        return _indices(recording.map_summary.spread().mean(1).sqrt() > 0.5)
     if active == "variance":
         _check_variances(who, recording.posterior)
         return _indices(recording.map_summary.moments()["v"] < 0.8)

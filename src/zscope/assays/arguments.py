@@ -49,7 +49,7 @@ from zscope.types import as_tensor, at_least_single
 
 __all__ = ["accepts_recording", "check_argument", "checked", "choices"]
 
-COLUMNS_OF_CHANNELS = {"places", "pooled", "offsets", "maps"}
+COLUMNS_OF_CHANNELS = {"places", "every", "pooled", "offsets", "maps"}
 """What assays are given of maps that makes their numbers those of channels."""
 ITERABLE = (list, tuple, set, frozenset, range, np.ndarray, Tensor)
 P = ParamSpec("P")

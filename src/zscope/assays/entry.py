@@ -55,6 +55,7 @@ class Entry:
         "maps"      all of them; its numbers are those of channels
         "flat"      all of them, as a vector
         "places"    a row for each of some places, with a column for each channel
+        "every place"  the same of every place of all pictures that were encoded
         "pooled"    the mean of each channel over the places, or what its option `pool` asks for
         "place"     all of them, of which it varies the channels at one place of each picture
         "offsets"   a number for each channel, which is added at all its places

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zscope.assays.engine import CONDITIONAL
 from zscope.assays.entry import Entry
-from zscope.assays.views import rows_together
+from zscope.assays.views import is_of_places, rows_together
 from zscope.autoencoder import WithCausalBlock
 from zscope.errors import Undefined
 from zscope.factors import Factors
@@ -278,6 +278,8 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
         recording.relative if recording.layout is None else recording
     ),
     "usage": _usage,
+    # Rows of places do not say what all pictures have in common.
+    "usage_of_places": lambda recording: recording.usage if is_of_places(recording) else None,
     "factors": _factors,
     "model_groups": _model_groups,
     "observations": lambda recording: recording.observations,

@@ -34,7 +34,7 @@ from zscope.types import Codes
 
 __all__ = [
     "EXACT", "NEGLIGIBLE", "Base", "Maps", "Range", "base_pictures", "channel_scales",
-    "constant_channels",
+    "check_pictures", "constant_channels",
     "data_range", "decode_like", "encode_pictures", "independent_places", "intervals",
     "layout_of", "signal_shares", "squares", "summary_of", "varying",
 ]  # fmt: skip
@@ -104,11 +104,7 @@ def summary_of(maps: Maps, who: str, least: int = FEWEST) -> MapSummary:
     """The summary of all pictures that were encoded; at least a few, and a channel that varies."""
     layout = layout_of(maps, who)
     summary = maps.map_summary if isinstance(maps, Recording) else MapSummary.of(maps)
-    if summary.pictures < least:
-        raise Undefined(
-            f"{who}: {summary.pictures} pictures were encoded, and at least {least} are needed: "
-            "places of one picture are not independent. Record more: zs.record(autoencoder, data)"
-        )
+    check_pictures(summary.pictures, who, least)
     if not bool(summary.means.isfinite().all()):
         posterior = maps.posterior if isinstance(maps, Recording) else maps
         bad = ~layout.view(posterior.mean.isfinite() & posterior.variance.isfinite())
@@ -125,6 +121,15 @@ def summary_of(maps: Maps, who: str, least: int = FEWEST) -> MapSummary:
             "to another model?"
         )
     return summary
+
+
+def check_pictures(pictures: int, who: str, least: int = FEWEST) -> None:
+    """Refuse numbers that are pooled over the places of too few pictures."""
+    if pictures < least:
+        raise Undefined(
+            f"{who}: {pictures} pictures were encoded, and at least {least} are needed: "
+            "places of one picture are not independent. Record more: zs.record(autoencoder, data)"
+        )
 
 
 def constant_channels(summary: MapSummary) -> Tensor:

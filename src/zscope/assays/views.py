@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.entry import Entry
-from zscope.assays.pictures import channel_scales, independent_places
+from zscope.assays.pictures import channel_scales, check_pictures, independent_places
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.derived import ChannelOffsets
 from zscope.errors import ConfigError
@@ -31,8 +31,8 @@ from zscope.recording import Recording
 from zscope.usage import Usage, usage_of_codes
 
 __all__ = [
-    "POOLS", "Pool", "check_pool", "column_names", "column_variances", "rows_text",
-    "rows_together", "view_of",
+    "POOLS", "Pool", "check_pool", "column_names", "column_variances", "is_of_places",
+    "rows_text", "rows_together", "view_of",
 ]  # fmt: skip
 
 Pool = Literal["mean", "mean+std"]
@@ -49,7 +49,10 @@ def view_of(entry: Entry, recording: Recording, pool: Pool | None = None) -> Rec
     def make() -> Recording:
         if entry.map_kind == "pooled":
             return _pooled(recording, pool)
-        return _places(recording) if entry.map_kind == "places" else _offsets(recording)
+        if entry.map_kind == "places":
+            check_pictures(len(recording), entry.attribute)
+            return _places(recording)
+        return _offsets(recording)
 
     return cast(Recording, recording.share(("view", entry.map_kind, pool), make))
 
@@ -76,7 +79,7 @@ def column_variances(entry: Entry, recording: Recording) -> Tensor:
 
 def rows_text(entry: Entry, recording: Recording, pool: Pool | None = None) -> str:
     """What the rows are that an assay is given, and what those are worth that are places."""
-    if recording.layout is None or entry.map_kind not in ("places", "pooled"):
+    if recording.layout is None or entry.map_kind not in ("places", "every", "pooled"):
         return ""
     if entry.map_kind == "pooled":
         what = "means and standard deviations" if pool == "mean+std" else "means"
@@ -84,13 +87,16 @@ def rows_text(entry: Entry, recording: Recording, pool: Pool | None = None) -> s
             f"{len(recording):,} pictures; columns are {what} of channels over their places, so "
             "that positions are lost"
         )
-    view = view_of(entry, recording)
-    each = rows_together(view)
-    worth = len(view) / each * independent_places(recording.map_summary).clamp(max=each)
+    pictures, each = recording.map_summary.pictures, recording.layout.positions
+    if entry.map_kind == "places":
+        view = view_of(entry, recording)
+        each = rows_together(view)
+        pictures = len(view) // each
+    worth = pictures * independent_places(recording.map_summary).clamp(max=each)
     low, high = float(worth.min()), float(worth.max())
     few = f"{low:,.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"{low:,.0f} to {high:,.0f}"
     return (
-        f"{len(view):,} places of {len(view) // each:,} pictures, worth {few} independent ones "
+        f"{pictures * each:,} places of {pictures:,} pictures, worth {few} independent ones "
         "(by channel)"
     )
 
@@ -113,6 +119,11 @@ def check_pool(who: str, pool: Any, recording: Recording) -> None:
 def rows_together(recording: Recording) -> int:
     """How many consecutive rows of a recording belong to one picture; 1 but in a view of places."""
     return int(recording.shared.get("rows together", 1))
+
+
+def is_of_places(recording: Recording) -> bool:
+    """Whether the rows of a recording are places, those of a picture one after the other."""
+    return "rows together" in recording.shared
 
 
 def _places(recording: Recording) -> Recording:

@@ -1,6 +1,7 @@
 """A table of the channels of latents that are maps: their scale, what each carries and does."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from zscope.assays.pictures import channel_scales
 from zscope.assays.regime.divergence import latent_divergence
 from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.assays.responses.matrix import ResponseMatrix
+from zscope.errors import Undefined
 from zscope.recording import Recording
 from zscope.results import Result
 
@@ -44,7 +46,7 @@ def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[d
     rows: list[dict[str, Any]] = [
         {"channel": k, "mean": float(mean[k]), "std": float(std[k])} for k in range(len(mean))
     ]
-    if not summary.deterministic:
+    with suppress(Undefined):  # of too few pictures, or without variances
         kl, labels = (
             shared_result(latent_divergence, recording).per_latent,
             types_of(recording).labels,

@@ -41,7 +41,7 @@ from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.results import Scored
-from zscope.usage import usage_of_posterior
+from zscope.usage import Usage, usage_of_posterior
 
 __all__ = ["Polarisation", "polarisation", "settled_fraction"]
 
@@ -81,10 +81,12 @@ def polarisation(
     *,
     rule: Literal["used", "mean", "variance"] = "used",
     together: int = 1,
+    usage: Usage | None = None,
 ) -> Polarisation:
     """The relative gap for a posterior with diagonal covariance.
 
-    So many consecutive rows belong `together`: the places of a picture.
+    So many consecutive rows belong `together`: the places of a picture. `usage` says which latents
+    are in use; by default the posterior does.
     """
     if posterior.std is None:
         raise Undefined(
@@ -96,7 +98,7 @@ def polarisation(
     mean, variance = posterior.mean.double(), posterior.variance.double()
     narrow, spread = variance.mean(0) < 0.8, mean.std(0, correction=0) > 0.5
     used = torch.zeros_like(narrow)
-    used[usage_of_posterior(posterior).used] = True
+    used[(usage_of_posterior(posterior) if usage is None else usage).used] = True
     active = {"used": used, "mean": spread, "variance": narrow}[rule]
     each = posterior.to("cpu").kl().double()
     kl = each.mean(0)
@@ -150,7 +152,7 @@ def settled_fraction(gaps: Sequence[float], *, limit: float = 0.03) -> float:
 
 ENTRY = Entry(
     question="Are latents either fully used or not at all?",
-    takes=("relative", "together=together"),
+    takes=("relative", "together=together", "usage=usage_of_places"),
     needs=("variances",),
     maps="places",
 )

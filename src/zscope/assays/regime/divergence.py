@@ -26,6 +26,7 @@ from torch import Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
+from zscope.assays.pictures import check_pictures
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
@@ -120,6 +121,7 @@ def latent_divergence(posterior: Posterior | Recording) -> Divergence:
 def _of_maps(recording: Recording) -> Divergence:
     """From the means of each picture and channel."""
     summary = recording.map_summary
+    check_pictures(summary.pictures, "latent_divergence")
     powers = dict(zip(POWERS, summary.means.unbind(2), strict=True))
     squares = powers["m2"] + 2 * summary.centre * powers["m"] + summary.centre.square()
     each = 0.5 * (squares + powers["v"] - 1 - powers["log_v"])  # at a place, on average

@@ -14,7 +14,8 @@ the floor from shuffled columns instead, which also holds for latents with long 
 
 Of latents that are maps, rows are places and columns are channels. Places of one picture are not
 independent: they stay `together` in intervals and in shuffled columns, from which the floor comes
-(5 of them, unless `permutations` says otherwise).
+(5 of them, unless `permutations` says otherwise). `excess` is the score less the floor: what is
+shared beyond chance.
 
 Bonheme 2023, equations 6.9 and 6.10, theorem 6.4.2; 20 bins as in the library of
 Locatello et al. For the bias: Miller, "Note on the bias of information estimates", 1955.
@@ -38,9 +39,10 @@ from zscope.assays.halves import (
     size_flag,
 )
 from zscope.assays.matrices import Array, as_rows
+from zscope.assays.regime.sharing import Sharing
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Scored, subject
+from zscope.results import subject
 from zscope.types import Matrix
 
 __all__ = ["MutualInformation", "mutual_information"]
@@ -49,10 +51,10 @@ SHUFFLES = 5
 
 
 @dataclass(frozen=True, eq=False)
-class MutualInformation(Scored):
+class MutualInformation(Sharing):
     """The mean over pairs, in nats; `floor` is what independent latents would get."""
 
-    score_fields = ("floor",)
+    score_fields = ("floor", "together")
 
     score: float
     floor: float
@@ -61,10 +63,7 @@ class MutualInformation(Scored):
     samples: int
     interval: Interval | None
     no_interval: str  # the reason, if there is no interval
-
-    @property
-    def chance(self) -> float:
-        return self.floor
+    together: int = 1  # rows of each picture, which the floor keeps together
 
     @property
     def flags(self) -> list[str]:
@@ -77,7 +76,7 @@ class MutualInformation(Scored):
     @property
     def corrected(self) -> float:
         """The score above the floor, at least 0."""
-        return max(0.0, self.score - self.floor)
+        return max(0.0, self.excess)
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import heatmap
@@ -144,6 +143,7 @@ def mutual_information(
         samples=n,
         interval=interval,
         no_interval=no_interval,
+        together=together,
     )
 
 

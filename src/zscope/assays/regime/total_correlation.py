@@ -13,7 +13,8 @@ nothing beyond the bias of the estimate, about d (d-1) / (4 N): compare with `fl
 
 Of latents that are maps, rows are places and columns are channels. Places of one picture are not
 independent, so that they stay `together` in intervals, and the floor is the mean of 20 tables in
-which the pictures of each channel have an order of their own. `excess` is the score less the floor.
+which the pictures of each channel have an order of their own. `excess` is the score less the floor:
+what is shared beyond chance.
 
 Watanabe, IBM J. Res. Dev. 4(1), 1960; Bonheme 2023, equation 6.3 and theorem 6.4.1.
 """
@@ -30,9 +31,10 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, check_together, halves_interval, shuffle_apart
 from zscope.assays.matrices import Array, as_rows
+from zscope.assays.regime.sharing import Sharing
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Scored, subject
+from zscope.results import subject
 from zscope.sampling import whole
 from zscope.types import Matrix
 
@@ -43,10 +45,10 @@ CONSTANT = 4  # a latent that varies by at most so many roundings of its largest
 
 
 @dataclass(frozen=True, eq=False)
-class TotalCorrelation(Scored):
+class TotalCorrelation(Sharing):
     """In nats; `floor` is what independent columns would get with so many samples."""
 
-    score_fields = ("floor",)
+    score_fields = ("floor", "together")
 
     score: float
     floor: float
@@ -55,15 +57,7 @@ class TotalCorrelation(Scored):
     samples: int
     interval: Interval | None
     no_interval: str  # the reason, if there is no interval
-
-    @property
-    def chance(self) -> float:
-        return self.floor
-
-    @property
-    def excess(self) -> float:
-        """What is shared beyond the floor."""
-        return self.score - self.floor
+    together: int = 1  # rows of each picture, which the floor keeps together
 
     @property
     def flags(self) -> list[str]:
@@ -134,6 +128,7 @@ def total_correlation(
         dropped=[chosen[int(j)] for j in constant.nonzero().flatten()],
         latents=d,
         samples=n,
+        together=together,
     )
 
 

@@ -37,6 +37,7 @@ from torch import Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
+from zscope.assays.pictures import check_pictures
 from zscope.errors import ConfigError, Undefined
 from zscope.factors import Factors
 from zscope.map_summary import MapSummary
@@ -215,6 +216,7 @@ class VarianceMoments:
 
 
 def _types_of_maps(summary: MapSummary, alpha: float) -> VariableTypes:
+    check_pictures(summary.pictures, "variable_types")
     types = VarianceMoments.of_maps(summary).types(alpha=alpha)
     single = VarianceMoments.of_places(summary).types(alpha=alpha)
     places = torch.ones(summary.layout.latents, dtype=torch.long)
@@ -324,5 +326,5 @@ ENTRY = Entry(
     question="Which latents are used, which are noise, and which are used only for some inputs?",
     takes=("variances_or_summary", "kl=conditional_kl"),
     needs=("variances",),
-    maps="maps",
+    maps="every place",
 )
