@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from map_worlds import (
@@ -215,6 +216,46 @@ def test_a_model_of_one_length_is_read_as_channels_first_and_says_so():
     assert model.encode(sines(4)[:, 0]).layout == zs.Layout(16, (3,))
     assert "16 channels with 3 places" in model.layout_note
     assert "layout='channels last'" in model.layout_note
+
+
+def patches(x):
+    """Patches of 4 x 4 pixels as tokens of one size of pictures: tokens x channels."""
+    if x.shape[-2:] != (16, 16):
+        raise ValueError("expects 16 x 16 pixels")
+    return F.pixel_unshuffle(x, 4).flatten(2).transpose(1, 2)
+
+
+def from_patches(z):
+    return F.pixel_shuffle(z.transpose(1, 2).reshape(len(z), -1, 4, 4), 4)
+
+
+def test_half_of_the_colours_does_not_tell_which_axis_has_the_places():
+    """With fewer colours the encoder makes fewer channels, which are not places for that."""
+    x = power_law(4, 16, 1.0, colours=3)
+    model = zs.wrap(
+        lambda x: patches(x).transpose(1, 2), lambda z: from_patches(z.transpose(1, 2)), prior=None
+    )
+    assert model.encode(x).layout == zs.Layout(48, (16,))
+    assert "48 channels with 16 places" in model.layout_note
+    # Tokens x channels cannot be told from it, which the note says, with the way out.
+    turned = zs.wrap(patches, from_patches, prior=None)
+    assert turned.encode(x).layout == zs.Layout(16, (48,))
+    assert "layout='channels last'" in turned.layout_note
+    stated = zs.wrap(patches, from_patches, prior=None, layout="channels last")
+    assert stated.encode(x).layout == zs.Layout(48, (16,))
+
+
+def test_tokens_of_pictures_of_any_size_are_told_by_their_height():
+    """An encoder of any height that takes one width: the last axis is refused, the next tells."""
+
+    def encode(x):
+        if x.shape[-1] != 16:
+            raise ValueError("expects a width of 16")
+        return F.pixel_unshuffle(x, 4).flatten(2).transpose(1, 2)
+
+    model = zs.wrap(encode, from_patches, prior=None)
+    assert model.encode(power_law(4, 16, 1.0, colours=3)).layout == zs.Layout(48, (16,))
+    assert model.layout_note == ""
 
 
 def test_asking_for_the_layout_leaves_the_model_as_it_is():

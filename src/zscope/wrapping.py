@@ -210,9 +210,12 @@ class Wrapped(Autoencoder):
         """Whether the first of two axes becomes shorter with the observation.
 
         The observation is cut to half its length along its last axis; where the encoder refuses
-        that, or nothing becomes shorter, along the one before.
+        that, or nothing becomes shorter, along the one before. Half of the colours would tell
+        nothing about places: of pictures and video the first axis stays whole. With two axes it
+        may be the length (time x features), which is cut after the features were refused.
         """
-        for axis in range(x.ndim - 1, 0, -1):
+        first = 1 if x.ndim <= 3 else 2
+        for axis in range(x.ndim - 1, first - 1, -1):
             shorter = self._code_shape_of(x[:2].narrow(axis, 0, max(1, x.shape[axis] // 2)))
             if len(shorter) == 2 and (shorter[0] < shape[0]) != (shorter[1] < shape[1]):
                 return shorter[0] < shape[0]
