@@ -27,6 +27,7 @@ from torch import nn
 
 import zscope as zs
 from zscope.adapters import from_diffusers
+from zscope.data.dataset import from_arrays
 from zscope.errors import ConfigError, InterfaceError
 from zscope.layout import LatentScaling
 from zscope.recording import join_posteriors
@@ -320,7 +321,92 @@ def test_pictures_of_another_size_are_refused_with_both_sizes():
         model.encode(power_law(4, 8, 1.0))
 
 
+def posteriors(layout):
+    """An encoder that returns posteriors with a layout, as rows."""
+    return lambda x: zs.Posterior(x.flatten(1), torch.full_like(x.flatten(1), 0.1), layout=layout)
+
+
+def as_pictures(z):
+    return z.reshape(-1, 3, 8, 8)
+
+
+def test_wrapped_encoders_say_their_layout_by_their_posterior():
+    x, layout = power_law(4, 8, 1.0, colours=3), zs.Layout(3, (8, 8))
+    model = zs.wrap(posteriors(layout), as_pictures)
+    assert model.encode(x).layout == model.layout == layout
+    assert torch.equal(model.decode(model.encode(x).mean), x)
+    assert zs.wrap(posteriors(layout), as_pictures, layout=layout).encode(x).layout == layout
+    assert zs.wrap(posteriors(layout), as_pictures, layout=None).encode(x).layout is None
+    names = zs.Layout(3, (8, 8), ("y", "x"))
+    assert zs.wrap(posteriors(layout), as_pictures, layout=names).encode(x).layout == names
+
+
+@pytest.mark.parametrize("layout", [zs.Layout(12, (4, 4)), "channels last", "channels first"])
+def test_a_layout_other_than_that_of_the_posterior_is_refused(layout):
+    model = zs.wrap(posteriors(zs.Layout(3, (8, 8))), as_pictures, layout=layout)
+    with pytest.raises(
+        InterfaceError, match=rf"has the layout 3 x 8 x 8, and layout='{layout}' was given"
+    ):
+        model.encode(power_law(4, 8, 1.0, colours=3))
+
+
 # record
+
+
+class Flattened(zs.Autoencoder):
+    """The identity on maps, which are rows; posterior and model may say which maps."""
+
+    latents, prior = 72, None
+
+    def __init__(self, stated, said):
+        super().__init__()
+        self.layout, self.said = stated, said
+
+    def encode(self, x, auxiliary=None):
+        return zs.Posterior(x.flatten(1), layout=self.said)
+
+    def decode(self, z):
+        return z.reshape(-1, 2, 6, 6)
+
+
+def test_either_the_model_or_its_posteriors_may_say_the_layout():
+    """All assays of maps, also those that are given a model and rows of codes."""
+    from zscope.assays.run import measure
+
+    layout = zs.Layout(2, (6, 6))
+    factors = np.random.default_rng(0).integers(0, 3, (40, 2))
+    data = from_arrays(power_law(40, 6, 1.0, colours=2), factors)
+    names = [
+        n for n, e in zs.assays.CATALOGUE.items() if e.maps and not e.compares and e.passes
+    ]
+    scores = []
+    for stated, said in ((layout, layout), (None, layout), (layout, None)):
+        recording = zs.record(Flattened(stated, said), data)
+        assert recording.layout == layout
+        outcome = measure(recording, names)
+        assert not outcome.failed
+        assert len(outcome.results) > 20
+        scores.append({
+            f"{name} {each.name}": (each.value, result.unit, str(result.unit_names))
+            for name, result in outcome.results.items() for each in result.measures()
+        })  # fmt: skip
+    for other in scores[1:]:
+        assert scores[0].keys() == other.keys()
+        for name, (value, *units) in scores[0].items():
+            assert other[name] == (pytest.approx(value, abs=1e-9), *units), name
+    # Without a recording, too: the data are encoded anew.
+    model = Flattened(layout, None)
+    found = zs.assays.conditioned_response_matrix(model, data, causal=[0, 1])
+    assert found.matrix.shape == (2, 2)
+
+
+@pytest.mark.parametrize("stated", [zs.Layout(8, (3, 3)), zs.Layout(2, (9, 4))], ids=str)
+def test_two_layouts_that_contradict_each_other_are_refused(stated):
+    model = Flattened(stated, zs.Layout(2, (6, 6)))
+    with pytest.raises(
+        InterfaceError, match=rf"record: .* layout 2 x 6 x 6, and `layout` of the model is {stated}"
+    ):
+        zs.record(model, power_law(20, 6, 1.0, colours=2))
 
 
 def test_a_recording_keeps_some_codes_and_the_summary_of_all(monkeypatch):

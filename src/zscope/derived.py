@@ -214,9 +214,9 @@ class ChannelOffsets(Derived):
     base: Tensor
     scale: Tensor
 
-    def __init__(self, autoencoder: Autoencoder, base: Tensor, scale: Tensor) -> None:
-        layout = autoencoder.layout
-        assert layout is not None
+    def __init__(
+        self, autoencoder: Autoencoder, layout: Layout, base: Tensor, scale: Tensor
+    ) -> None:
         super().__init__(autoencoder, layout.channels)
         self.maps = layout
         # A constant channel has no unit of its own, and stays where it is.

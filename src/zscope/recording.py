@@ -481,9 +481,20 @@ def _checked(posterior: Posterior, autoencoder: Autoencoder, count: int) -> Post
             f"{float(posterior.std.min()):.3g}; expected 0 or more. Is it a log-variance? Give "
             "exp(log_variance / 2)."
         )
-    if posterior.layout is None and autoencoder.layout is not None:
-        posterior = Posterior(posterior.mean, posterior.std, layout=autoencoder.layout)
-    return posterior.detach()
+    return with_layout(posterior, autoencoder, "record").detach()
+
+
+def with_layout(posterior: Posterior, autoencoder: Autoencoder, who: str) -> Posterior:
+    """A posterior with the layout of its model; either of the two may leave it to the other."""
+    own, stated = posterior.layout, autoencoder.layout
+    if stated is None or (own is not None and own.shape == stated.shape):
+        return posterior
+    if own is not None:
+        raise InterfaceError(
+            f"{who}: encode of {autoencoder.title} returned a Posterior with the layout {own}, and "
+            f"`layout` of the model is {stated}. Set both to the same, or leave one of them out."
+        )
+    return Posterior(posterior.mean, posterior.std, scale_tril=posterior.scale_tril, layout=stated)
 
 
 def auxiliary_of(

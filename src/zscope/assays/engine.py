@@ -22,7 +22,7 @@ from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
-from zscope.recording import Recording, join_posteriors
+from zscope.recording import Recording, join_posteriors, with_layout
 from zscope.recording import base_samples as draw_base_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes, as_tensor, at_least_single
@@ -227,7 +227,7 @@ def encode_alone(autoencoder: Autoencoder, x: Tensor) -> Posterior:
     """The posterior of observations whose factors are not known; `Undefined` if it needs them."""
     if autoencoder.needs_auxiliary:
         raise Undefined(f"response: {CONDITIONAL}.")
-    return autoencoder.encode(x)
+    return with_layout(autoencoder.encode(x), autoencoder, "response")
 
 
 def causes(autoencoder: Autoencoder, noises: Codes) -> Tensor:
