@@ -111,11 +111,13 @@ def base_samples(recorded: Recorded, samples: int, who: str, generator: Generato
     least = 8 if of_maps else max(2, min(8, posterior.latents))
     if count < least:
         what = "pictures" if of_maps else f"samples for {posterior.latents} latents"
+        more = "Record more observations: zs.record(autoencoder, data, samples=N)"
+        if len(posterior) >= least:
+            more = f"Take more of them: samples={least}"
         raise Undefined(
             f"{who}: {count} {what} "
             f"({len(posterior)} recorded, samples={samples}); at least {least} are needed to "
-            "estimate spreads and draw replacements. Record more observations: "
-            "zs.record(autoencoder, data, samples=N)"
+            f"estimate spreads and draw replacements. {more}"
         )
     if of_maps and isinstance(recorded, Recording):
         draws = recorded.codes[recorded.picture_order[:count]]

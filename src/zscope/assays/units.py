@@ -26,6 +26,8 @@ from zscope.results import R, name_units
 __all__ = ["MOST_UNITS", "Units", "UnitsOption", "count_units", "units_of"]
 
 UnitsOption = str | Sequence[Sequence[int]]
+FEWEST = 8
+"""Pictures, for an intervention on units of maps."""
 MOST_UNITS = 512
 """Of maps, more units than this are not changed one by one."""
 
@@ -71,13 +73,21 @@ class Units:
     def _member(self) -> Tensor:
         return membership(self.lists, self.latents)
 
-    def enough(self, who: str, pictures: int) -> None:
-        """Refuse maps with fewer recorded pictures than there are units, or than 8."""
-        least = max(8, len(self))
+    def enough(self, who: str, pictures: int, samples: int = FEWEST) -> None:
+        """Refuse maps with fewer recorded pictures than there are units, or fewer than 8.
+
+        Of the recorded pictures `samples` are taken: at least 8, however many units there are.
+        """
+        least = max(FEWEST, len(self))
         if self.layout is not None and pictures < least:
             raise Undefined(
                 f"{who}: {pictures} pictures for {len(self)} units ({self.unit}); at least {least} "
                 "are needed. Record more: zs.record(autoencoder, data, samples=N)"
+            )
+        if self.layout is not None and samples < FEWEST:
+            raise Undefined(
+                f"{who}: samples={samples} of {pictures} pictures; at least {FEWEST} are needed. "
+                f"Take more of them: samples={FEWEST}"
             )
 
     def name(self, result: R) -> R:

@@ -1,5 +1,6 @@
 """The response matrix, the conditioned one and the panel, of latents that are maps."""
 
+import json
 import math
 
 import pytest
@@ -290,6 +291,67 @@ def test_a_factor_in_each_channel_is_found_by_the_conditioned_matrix():
         prior=None,
     )
     assert a.conditioned_response_matrix(zs.record(mixed, table(6))).disentanglement < 0.5
+
+
+def halves(count: int):
+    """Pictures of two factors: one scales the left half of a map, the other the right half."""
+    values = torch.cartesian_prod(torch.arange(count), torch.arange(count)).repeat(2, 1)
+    maps = power_law(1, 8, 2.0).repeat(2, 1, 1, 1)
+    maps[0, :, :, 4:], maps[1, :, :, :4] = 0, 0
+    return from_arrays(torch.einsum("nf,fchw->nchw", values.float(), maps), values)
+
+
+def test_pictures_for_many_units_are_counted_where_they_were_recorded():
+    """By default 32 of 72 pictures are taken for 64 places: more could not be recorded for that."""
+    recording = zs.record(identity(), halves(6))
+    found = a.conditioned_response_matrix(recording, units="place")
+    left = found.matrix.reshape(2, 8, 8)[0]
+    right = found.matrix.reshape(2, 8, 8)[1]
+    assert (left[:, :4] > 0).all()
+    assert (right[:, 4:] > 0).all()
+    assert not left[:, 4:].any()
+    assert not right[:, :4].any()
+    assert found.disentanglement == pytest.approx(1)
+    assert found.causal == list(range(64))
+    assert max(found.samples) < 64
+    with pytest.raises(Undefined, match=r"conditioned_response_matrix: 50 pictures for 64 units"):
+        a.conditioned_response_matrix(zs.record(identity(), halves(5)), units="place")
+
+
+def test_few_samples_of_many_pictures_are_refused_with_more_of_them():
+    recording = zs.record(identity(), halves(6))
+    for assay in (a.conditioned_response_matrix, a.response_matrix):
+        with pytest.raises(Undefined, match=rf"{assay.__name__}: .*samples=4.*: samples=8$"):
+            assay(recording, units="place", samples=4)
+
+
+def test_a_factor_is_found_in_a_patch_of_each_channel():
+    both = [
+        a.conditioned_response_matrix(zs.record(model, table(6)), patch=(2, 3, 1), causal=[0, 1])
+        for model in (identity(), blur_of_channels())
+    ]
+    # With the same pairs of pictures (not those of the matrix that all assays share).
+    whole = a.conditioned_response_matrix(zs.record(identity(), table(6)), rule="relative")
+    for found, inside in zip(both, (1, 1 / 9), strict=True):
+        assert found.inside.numpy() == pytest.approx(inside * eye(2).numpy(), rel=1e-5)
+        assert found.patch == (2, 3, 1)
+        assert found.disentanglement == pytest.approx(1)
+    # A map that is scaled changes by the same share everywhere.
+    assert torch.allclose(both[0].matrix, whole.matrix, rtol=1e-5)
+    # Nine places of a ninth each.
+    assert torch.allclose(both[1].matrix, both[0].matrix / 3, rtol=1e-5)
+    assert (both[0].scale < whole.scale).all()
+    assert not {"patch", "inside"} & whole.to_dict().keys()
+    json.dumps(both[0].to_dict())
+    with pytest.raises(ConfigError, match=r"conditioned_response_matrix: patch=\(7, 7, 3\) in maps"):
+        a.conditioned_response_matrix(zs.record(identity(), table(6)), patch=(7, 7, 3))
+
+
+def blur_of_channels():
+    kernel = torch.full((2, 1, 3, 3), 1 / 9)
+    return zs.wrap(
+        lambda x: x.clone(), lambda z: F.conv2d(z, kernel, padding=1, groups=2), prior=None
+    )
 
 
 def test_the_panel_of_maps_is_about_channels():
