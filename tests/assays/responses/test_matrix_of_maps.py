@@ -231,6 +231,50 @@ def test_many_single_latents_are_refused_with_the_rounds():
         )
 
 
+def test_partitions_of_many_groups_are_refused_like_single_latents():
+    many = recorded(identity(), power_law(130, 16, 2.0, colours=4))
+    singles = [[j] for j in range(1024)]
+    pairs = [[2 * j, 2 * j + 1] for j in range(512)]
+    advice = r"Use units='channel' \(4\), or units='patch:2' \(64\)\."
+    for options, rounds in (({}, "131,072"), ({"samples": 16}, "16,384")):
+        with pytest.raises(
+            ConfigError, match=f"response_matrix: 1,024 single latents would take {rounds} r.*{advice}"
+        ):
+            a.response_matrix(many, groups=singles, **options)
+    with pytest.raises(ConfigError, match="513 groups would take 8,208 rounds"):
+        a.response_matrix(many, groups=[*pairs[:-1], [1022], [1023]], samples=16)
+    # Of a vector every latent may be changed.
+    codes = many.codes[:, :600]
+    vector = zs.record(zs.wrap(lambda x: x.clone(), lambda z: z.clone(), prior=None), codes)
+    assert len(a.response_matrix(vector, groups=singles[:600], samples=8).groups) == 600
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["response-matrix", "conditioned-response-matrix", "variable-nonlinearity", "hybridisation"],
+)
+def test_refusals_state_what_the_units_would_take(name):
+    """Each unit as much as one of fewer units does, of which the decodings are counted."""
+    from zscope.assays import CATALOGUE
+
+    world, assay = Counted(), CATALOGUE[name].load()
+    values = torch.cartesian_prod(torch.arange(4), torch.arange(4)).repeat(4, 1)
+    data = from_arrays(power_law(64, 16, 2.0, colours=4), values)
+    recording = zs.record(zs.wrap(world.encode, world.decode, prior=None), data)
+    options = {"causal": [0, 1]} if name.startswith("conditioned") else {}
+    decoded = []
+    assay(recording)  # which decodes the base pictures
+    for units in ("patch:4", "patch:2"):  # 16 and 64
+        world.decoded = 0
+        assay(recording, units=units, **options)
+        decoded.append(world.decoded)
+    each = (decoded[1] - decoded[0]) / 48
+    if options:  # also the matrix of all factors together
+        each *= 4 / 5
+    with pytest.raises(ConfigError, match=f"1,024 single latents would take {1024 * each:,.0f} r"):
+        assay(recording, units="latent", **options)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
