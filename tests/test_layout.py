@@ -28,7 +28,7 @@ from torch import nn
 import zscope as zs
 from zscope.adapters import from_diffusers
 from zscope.data.dataset import from_arrays
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError, DataError, InterfaceError
 from zscope.layout import LatentScaling
 from zscope.recording import join_posteriors
 
@@ -450,6 +450,37 @@ def test_arrays_may_have_the_axes_of_their_layout():
     assert deep.layout == layout
     score = zs.assays.latent_statistics(deep, of="mean").score
     assert score == pytest.approx(zs.assays.latent_statistics(flat).score)
+
+
+def test_a_nan_among_arrays_is_refused_with_its_channel_and_place():
+    layout = zs.Layout(2, (4, 4))
+    maps = np.zeros((20, 2, 4, 4))
+    maps[7, 1, 3, 2] = math.nan
+    message = "1 of 20 rows of the {} hold NaN .* row 7, in channel 1 at place 3, 2"
+    for codes in (maps, maps.reshape(20, 32)):
+        with pytest.raises(DataError, match=message.format("codes")):
+            zs.Recording.from_arrays(codes, layout=layout)
+    with pytest.raises(DataError, match=message.format("variances")):
+        zs.Recording.from_arrays(np.ones((20, 32)), variances=maps, layout=layout)
+
+
+def test_a_decoder_that_gives_nan_is_no_collapsed_posterior():
+    """Assays that decode name the place, those of codes go on."""
+
+    def decode(z):
+        x = z.clone()
+        x[:, 1, 2, 3] = math.nan
+        return x
+
+    recording = zs.record(
+        zs.wrap(lambda x: x.clone(), decode, prior=None), power_law(40, 8, 1.0, colours=2)
+    )
+    assert recording.notes == ()
+    assert (recording.usage.measure, recording.used) == ("spread", [0, 1])
+    assert zs.assays.effective_rank(recording).score > 1
+    for name in ("distance_to_orthogonality", "response_matrix", "holes", "locality"):
+        with pytest.raises(InterfaceError, match="colour 1 at pixel 2, 3"):
+            getattr(zs.assays, name)(recording)
 
 
 def test_every_assay_of_maps_runs_on_every_kind_of_maps():

@@ -135,6 +135,11 @@ class Layout:
         """The first latent of a channel, and the first after it."""
         return channel * self.positions, (channel + 1) * self.positions
 
+    def first(self, marked: Tensor) -> str:
+        """The channel and place of the first latent that is marked: "channel 1 at place 3, 2"."""
+        channel, *place = self.view(marked).nonzero()[0].tolist()
+        return f"channel {channel} at place {', '.join(map(str, place))}"
+
     def count(self, unit: str = "channel") -> int:
         """How many units there are."""
         kind, size = self._parse(unit)

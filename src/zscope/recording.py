@@ -359,9 +359,13 @@ def _matrix(values: Any, what: str, layout: Layout | None = None) -> Tensor:
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
     bad = ~rows.isfinite().all(1)
     if bad.any():
+        row = int(bad.nonzero()[0, 0])
+        where = ""
+        if layout is not None and layout.latents == rows.shape[1]:
+            where = f", in {layout.first(~rows[row].isfinite())}"
         raise DataError(
             f"from_arrays: {int(bad.sum())} of {len(rows)} rows of the {what} hold NaN or infinite "
-            f"numbers, the first is row {int(bad.nonzero()[0, 0])}. Leave those rows out."
+            f"numbers, the first is row {row}{where}. Leave those rows out."
         )
     return rows
 
@@ -412,7 +416,7 @@ def record(
             bad = ~posterior.mean.isfinite().all(1) | ~posterior.variance.isfinite().all(1)
             if bad.any():
                 first = int(bad.nonzero()[0, 0])
-                row, where = int(rows[start + first]), _where(posterior[first : first + 1])
+                row, where = int(rows[start + first]), where_of(posterior[first : first + 1])
                 raise InterfaceError(
                     f"record: the encoder gave NaN or infinite numbers for {int(bad.sum())} of "
                     f"{len(x)} observations, the first at row {row} of {dataset.name}{where}. Are "
@@ -457,13 +461,15 @@ def _most_kept(posterior: Posterior) -> int:
     return max(FEWEST_KEPT, KEPT_BYTES // (posterior.mean[0].nbytes * parts))
 
 
-def _where(posterior: Posterior) -> str:
-    """The channel and place of the first number that is not finite; nothing without a layout."""
+def where_of(posterior: Posterior) -> str:
+    """The channel and place of the first number of one sample that is not finite.
+
+    Nothing without a layout.
+    """
     if posterior.layout is None:
         return ""
     bad = ~(posterior.mean.isfinite() & posterior.variance.isfinite())
-    channel, *place = posterior.layout.view(bad)[0].nonzero()[0].tolist()
-    return f", in channel {channel} at place {', '.join(map(str, place))}"
+    return f", in {posterior.layout.first(bad[0])}"
 
 
 def _checked(posterior: Posterior, autoencoder: Autoencoder, count: int) -> Posterior:

@@ -147,8 +147,9 @@ def recorded_codes(
 ) -> Codes:
     """Codes as a finite tensor; of a posterior, one draw for each observation."""
     codes = codes.posterior if isinstance(codes, Recorded) else codes
+    layout = None
     if isinstance(codes, Posterior):
-        codes = codes.sample(generator)
+        codes, layout = codes.sample(generator), codes.layout
     tensor = as_tensor(codes).detach()
     if tensor.ndim != 2 or tensor.numel() == 0 or not tensor.is_floating_point():
         raise Undefined(
@@ -157,10 +158,12 @@ def recorded_codes(
         )
     bad = ~tensor.isfinite().all(1)
     if bad.any():
+        row = int(bad.nonzero()[0, 0])
+        where = "" if layout is None else f", in {layout.first(~tensor[row].isfinite())}"
         raise Undefined(
             f"{who}: {int(bad.sum())} of {len(tensor)} codes contain NaN or infinite numbers, the "
-            f"first is row {int(bad.nonzero()[0, 0])}. Has training diverged, or were the data "
-            "not scaled as in training?"
+            f"first is row {row}{where}. Has training diverged, or were the data not scaled as in "
+            "training?"
         )
     return tensor
 

@@ -20,8 +20,8 @@ by that of another code, the decoded observation changes by at least 1 % of the 
 latents are replaced (root mean squares). Unchanged by rescaling a latent, if the decoder
 undoes it.
 
-**Codes alone**, encoders without a decoder, and deterministic models with more than 1,024
-latents: a latent is in use if it varies.
+**Codes alone**, encoders without a decoder, deterministic models with more than 1,024 latents, and
+those whose decoder gives NaN (the assays that decode say so): a latent is in use if it varies.
 
 **Latents with channels and places** are asked about by channel. Means and variances in the formula
 are then over pictures and places; the decoded observation is that of a map whose channel was
@@ -104,10 +104,8 @@ def usage_of_decoder(
     latents = codes.shape[1] if layout is None else layout.channels
     columns = [j if layout is None else slice(*layout.ends(j)) for j in range(latents)]
     count = min(len(codes), PASSES // latents, 64)
-    if count < 8 and layout is not None:
-        return usage_of_maps(MapSummary.of(Posterior(codes, layout=layout)))
     if count < 8:
-        return usage_of_codes(codes)
+        return _without_decoder(codes, layout)
     base, others = codes[:count], codes[:count].roll(1, 0)
     before = decode(base).double()
 
@@ -120,9 +118,19 @@ def usage_of_decoder(
         vectors = base.clone()
         vectors[:, column] = others[:, column]
         effects.append(change(vectors))
-    effect = torch.tensor(effects, dtype=torch.float64)
+    effect = torch.tensor([whole, *effects], dtype=torch.float64)
+    if not bool(effect.isfinite().all()):
+        return _without_decoder(codes, layout)
+    effect = effect[1:]
     effect = effect / whole if whole > 0 else torch.zeros_like(effect)
     return _usage("effect", effect, effect >= EFFECT)
+
+
+def _without_decoder(codes: Codes, layout: Layout | None) -> Usage:
+    """By spread, where effects cannot be measured."""
+    if layout is None:
+        return usage_of_codes(codes)
+    return usage_of_maps(MapSummary.of(Posterior(codes, layout=layout)))
 
 
 def _usage(
