@@ -218,10 +218,15 @@ class Recording:
         def decode(codes: Codes) -> Tensor:
             return model.decode(codes.to(device, dtype)).float().cpu()
 
+        def decode_few(codes: Codes) -> Tensor:
+            return torch.cat([decode(part) for part in codes.split(FEW_MAPS)])
+
         with evaluation(model):
             if self.layout is not None:
                 first = self.codes[self.picture_order[: base_count(self)]]
-                return usage_of_decoder(first, decode, self.layout)
+                base = self.shared.get("base pictures")  # if an assay has decoded them by now
+                known = None if base is None else base.decoded.float()
+                return usage_of_decoder(first, decode_few, self.layout, known)
             return usage_of_decoder(self.base_samples, decode)
 
     @property

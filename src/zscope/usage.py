@@ -98,26 +98,33 @@ def usage_of_maps(summary: MapSummary) -> Usage:
 
 
 def usage_of_decoder(
-    codes: Codes, decode: Callable[[Codes], Tensor], layout: Layout | None = None
+    codes: Codes,
+    decode: Callable[[Codes], Tensor],
+    layout: Layout | None = None,
+    decoded: Tensor | None = None,
 ) -> Usage:
-    """By effect on the decoded observation; `codes` are in random order. Of maps, by channel."""
+    """By effect on the decoded observation; `codes` are in random order. Of maps, by channel.
+
+    `decoded` are the decoded codes, if they are known.
+    """
     latents = codes.shape[1] if layout is None else layout.channels
     columns = [j if layout is None else slice(*layout.ends(j)) for j in range(latents)]
     count = min(len(codes), PASSES // latents, 64)
     if count < 8:
         return _without_decoder(codes, layout)
     base, others = codes[:count], codes[:count].roll(1, 0)
-    before = decode(base).double()
+    before = (decode(base) if decoded is None else decoded[:count]).double()
 
-    def change(vectors: Codes) -> float:
-        return float((decode(vectors).double() - before).square().mean().sqrt())
+    def change(after: Tensor) -> float:
+        return float((after.double() - before.reshape(after.shape)).square().mean().sqrt())
 
-    whole = change(others)
+    # Vectors are decoded once more in another order, so that their numbers stay as they were.
+    whole = change(decode(others) if layout is None else before.roll(1, 0))
     effects = []
     for column in columns:
         vectors = base.clone()
         vectors[:, column] = others[:, column]
-        effects.append(change(vectors))
+        effects.append(change(decode(vectors)))
     effect = torch.tensor([whole, *effects], dtype=torch.float64)
     if not bool(effect.isfinite().all()):
         return _without_decoder(codes, layout)
