@@ -376,9 +376,7 @@ def test_either_the_model_or_its_posteriors_may_say_the_layout():
     layout = zs.Layout(2, (6, 6))
     factors = np.random.default_rng(0).integers(0, 3, (40, 2))
     data = from_arrays(power_law(40, 6, 1.0, colours=2), factors)
-    names = [
-        n for n, e in zs.assays.CATALOGUE.items() if e.maps and not e.compares and e.passes
-    ]
+    names = [n for n, e in zs.assays.CATALOGUE.items() if e.maps and not e.compares and e.passes]
     scores = []
     for stated, said in ((layout, layout), (None, layout), (layout, None)):
         recording = zs.record(Flattened(stated, said), data)

@@ -121,8 +121,11 @@ def test_plain_calls_repeat_themselves_and_seeds_differ(name):
         ),
         (
             lambda: zs.sampling.hybrid(
-                zs.Posterior(torch.tensor([[0.0] * 8, [0, 0, 0, 0, 0, 0, torch.inf, 0]]),
-                             layout=zs.Layout(2, (2, 2))), 3
+                zs.Posterior(
+                    torch.tensor([[0.0] * 8, [0, 0, 0, 0, 0, 0, torch.inf, 0]]),
+                    layout=zs.Layout(2, (2, 2)),
+                ),
+                3,
             ),
             Undefined,
             "the first is row 1, in channel 1 at place 1, 0",

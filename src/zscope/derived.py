@@ -327,8 +327,8 @@ def _channels(
         )
     if fill is None and len(chosen) < layout.channels:
         raise InterfaceError(
-            f"prune: {layout.channels - len(chosen)} of {layout.channels} channels are removed, and "
-            "what the decoder gets for them was not given. Give their mean maps: "
+            f"prune: {layout.channels - len(chosen)} of {layout.channels} channels are removed, "
+            "and what the decoder gets for them was not given. Give their mean maps: "
             f"prune(autoencoder, units={chosen}, {MEAN_MAPS})"
         )
     if fill is not None:

@@ -214,7 +214,9 @@ class LatentScaling:
                 return values
             return tuple(values[k] for k in chosen)
 
-        return replace(self, latents_mean=part(self.latents_mean), latents_std=part(self.latents_std))
+        return replace(
+            self, latents_mean=part(self.latents_mean), latents_std=part(self.latents_std)
+        )
 
     def mixed(self) -> "LatentScaling | None":
         """What is left of it when channels are mixed by a rotation: one factor for all of them.

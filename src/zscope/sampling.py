@@ -147,10 +147,8 @@ def recorded_codes(
 ) -> Codes:
     """Codes as a finite tensor; of a posterior, one draw for each observation."""
     codes = codes.posterior if isinstance(codes, Recorded) else codes
-    layout = None
-    if isinstance(codes, Posterior):
-        codes, layout = codes.sample(generator), codes.layout
-    tensor = as_tensor(codes).detach()
+    posterior: Posterior | None = codes if isinstance(codes, Posterior) else None
+    tensor = as_tensor(codes if posterior is None else posterior.sample(generator)).detach()
     if tensor.ndim != 2 or tensor.numel() == 0 or not tensor.is_floating_point():
         raise Undefined(
             f"{who}: the codes have shape {tuple(tensor.shape)} and type {tensor.dtype}; expected "
@@ -159,6 +157,7 @@ def recorded_codes(
     bad = ~tensor.isfinite().all(1)
     if bad.any():
         row = int(bad.nonzero()[0, 0])
+        layout = None if posterior is None else posterior.layout
         where = "" if layout is None else f", in {layout.first(~tensor[row].isfinite())}"
         raise Undefined(
             f"{who}: {int(bad.sum())} of {len(tensor)} codes contain NaN or infinite numbers, the "

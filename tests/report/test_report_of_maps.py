@@ -295,9 +295,7 @@ def test_rows_of_numbers_are_drawn_as_sound_of_one_channel():
     """The same pictures, byte for byte, with and without an axis for the channel."""
     sound = torch.randn(16, 1, 64, generator=torch.Generator().manual_seed(0))
     deep = map_worlds.sound_pooling()
-    flat = zs.wrap(
-        lambda x: deep.encoder(x[:, None]), lambda z: deep.decoder(z)[:, 0], prior=None
-    )
+    flat = zs.wrap(lambda x: deep.encoder(x[:, None]), lambda z: deep.decoder(z)[:, 0], prior=None)
     maps = [
         zs.assay(model, data, names=["equivariance"]).maps
         for model, data in ((deep, sound), (flat, sound[:, 0]))

@@ -238,7 +238,8 @@ def test_partitions_of_many_groups_are_refused_like_single_latents():
     advice = r"Use units='channel' \(4\), or units='patch:2' \(64\)\."
     for options, rounds in (({}, "131,072"), ({"samples": 16}, "16,384")):
         with pytest.raises(
-            ConfigError, match=f"response_matrix: 1,024 single latents would take {rounds} r.*{advice}"
+            ConfigError,
+            match=f"response_matrix: 1,024 single latents would take {rounds} r.*{advice}",
         ):
             a.response_matrix(many, groups=singles, **options)
     with pytest.raises(ConfigError, match="513 groups would take 8,208 rounds"):
@@ -387,7 +388,9 @@ def test_a_factor_is_found_in_a_patch_of_each_channel():
     assert (both[0].scale < whole.scale).all()
     assert not {"patch", "inside"} & whole.to_dict().keys()
     json.dumps(both[0].to_dict())
-    with pytest.raises(ConfigError, match=r"conditioned_response_matrix: patch=\(7, 7, 3\) in maps"):
+    with pytest.raises(
+        ConfigError, match=r"conditioned_response_matrix: patch=\(7, 7, 3\) in maps"
+    ):
         a.conditioned_response_matrix(zs.record(identity(), table(6)), patch=(7, 7, 3))
 
 

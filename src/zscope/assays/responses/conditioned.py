@@ -110,7 +110,7 @@ class ConditionedResponseMatrix(Scored):
     disentanglement_interval: tuple[float, float] | None = None
     completeness_interval: tuple[float, float] | None = None
     patch: tuple[int, ...] | None = None  # the only places that were changed: first place, size
-    inside: Float[Tensor, "factors latents"] | None = None  # the share of the squared response there
+    inside: Float[Tensor, "factors latents"] | None = None  # the share of the response there
 
     def to_dict(self) -> dict[str, Any]:
         """Without a patch, if there was none."""

@@ -80,8 +80,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 __all__ = [
-    "LEAK", "NEGLIGIBLE", "Changes", "ResponseMatrix", "Rule", "matrix_of", "only_inside", "patch_of",
-    "response_matrix", "squared_changes",
+    "LEAK", "NEGLIGIBLE", "Changes", "ResponseMatrix", "Rule", "matrix_of", "only_inside",
+    "patch_of", "response_matrix", "squared_changes",
 ]  # fmt: skip
 
 Rule = Literal["absolute", "relative"]
