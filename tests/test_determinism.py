@@ -1,5 +1,6 @@
 """Models that are not functions are noticed, and functions are not suspected."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -89,6 +90,43 @@ FUNCTIONS = {
     "constant": (lambda x: torch.zeros(len(x), 3), DECODER),
     "encoder alone": (ENCODER, lambda z: 1 / 0),
 }  # fmt: skip
+
+
+def spoiled(z):
+    """Decoded codes with a number that is NaN."""
+    x = DECODER(z).detach()
+    x[:, 2] = torch.nan
+    return x
+
+
+def test_a_decoder_that_always_gives_nan_is_a_function():
+    """What is wrong with it, the assays say."""
+    recording = zs.record(zs.wrap(ENCODER, spoiled), X)
+    assert recording.notes == ()
+    report = zs.assay(recording, names=["effective-rank", "response-matrix"])
+    reason = (
+        "decoder gave NaN or infinite numbers for 2 of 2 codes, first in number 2 of its output"
+    )
+    assert reason in report.missing["response-matrix"]
+    assert report.explained is None
+    assert "nan" not in str(report)
+
+
+def test_a_decoder_that_gives_nan_at_times_is_none():
+    both = itertools.cycle([spoiled, DECODER])
+
+    def decoder(z):
+        return next(both)(z)
+
+    with pytest.warns(UserWarning, match="decoded twice.* differ by numbers that are NaN"):
+        zs.record(zs.wrap(ENCODER, decoder), X)
+
+
+def test_noise_beside_nan_is_noticed():
+    decoder = lambda z: spoiled(z) + 0.1 * torch.randn(len(z), 6)  # noqa: E731
+    message = r"decoder is not a function.* up to 0\.\d+ \("
+    with torch.random.fork_rng(), pytest.warns(UserWarning, match=message):
+        zs.record(zs.wrap(ENCODER, decoder), X)
 
 
 @pytest.mark.parametrize("case", FUNCTIONS)

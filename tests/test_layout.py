@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from map_worlds import (
@@ -30,6 +31,7 @@ from torch import nn
 
 import zscope as zs
 from zscope.adapters import from_diffusers
+from zscope.data.dataset import from_arrays
 from zscope.errors import ConfigError, DataError, InterfaceError
 from zscope.layout import LatentScaling
 from zscope.recording import join_posteriors
@@ -241,6 +243,46 @@ def test_a_model_of_one_length_is_read_as_channels_first_and_says_so():
     assert "layout='channels last'" in model.layout_note
 
 
+def patches(x):
+    """Patches of 4 x 4 pixels as tokens of one size of pictures: tokens x channels."""
+    if x.shape[-2:] != (16, 16):
+        raise ValueError("expects 16 x 16 pixels")
+    return F.pixel_unshuffle(x, 4).flatten(2).transpose(1, 2)
+
+
+def from_patches(z):
+    return F.pixel_shuffle(z.transpose(1, 2).reshape(len(z), -1, 4, 4), 4)
+
+
+def test_half_of_the_colours_does_not_tell_which_axis_has_the_places():
+    """With fewer colours the encoder makes fewer channels, which are not places for that."""
+    x = power_law(4, 16, 1.0, colours=3)
+    model = zs.wrap(
+        lambda x: patches(x).transpose(1, 2), lambda z: from_patches(z.transpose(1, 2)), prior=None
+    )
+    assert model.encode(x).layout == zs.Layout(48, (16,))
+    assert "48 channels with 16 places" in model.layout_note
+    # Tokens x channels cannot be told from it, which the note says, with the way out.
+    turned = zs.wrap(patches, from_patches, prior=None)
+    assert turned.encode(x).layout == zs.Layout(16, (48,))
+    assert "layout='channels last'" in turned.layout_note
+    stated = zs.wrap(patches, from_patches, prior=None, layout="channels last")
+    assert stated.encode(x).layout == zs.Layout(48, (16,))
+
+
+def test_tokens_of_pictures_of_any_size_are_told_by_their_height():
+    """An encoder of any height that takes one width: the last axis is refused, the next tells."""
+
+    def encode(x):
+        if x.shape[-1] != 16:
+            raise ValueError("expects a width of 16")
+        return F.pixel_unshuffle(x, 4).flatten(2).transpose(1, 2)
+
+    model = zs.wrap(encode, from_patches, prior=None)
+    assert model.encode(power_law(4, 16, 1.0, colours=3)).layout == zs.Layout(48, (16,))
+    assert model.layout_note == ""
+
+
 def test_asking_for_the_layout_leaves_the_model_as_it_is():
     """Batch norm must not see the half observation, and its mode must not change."""
     with torch.random.fork_rng():
@@ -303,7 +345,90 @@ def test_pictures_of_another_size_are_refused_with_both_sizes():
         model.encode(power_law(4, 8, 1.0))
 
 
+def posteriors(layout):
+    """An encoder that returns posteriors with a layout, as rows."""
+    return lambda x: zs.Posterior(x.flatten(1), torch.full_like(x.flatten(1), 0.1), layout=layout)
+
+
+def as_pictures(z):
+    return z.reshape(-1, 3, 8, 8)
+
+
+def test_wrapped_encoders_say_their_layout_by_their_posterior():
+    x, layout = power_law(4, 8, 1.0, colours=3), zs.Layout(3, (8, 8))
+    model = zs.wrap(posteriors(layout), as_pictures)
+    assert model.encode(x).layout == model.layout == layout
+    assert torch.equal(model.decode(model.encode(x).mean), x)
+    assert zs.wrap(posteriors(layout), as_pictures, layout=layout).encode(x).layout == layout
+    assert zs.wrap(posteriors(layout), as_pictures, layout=None).encode(x).layout is None
+    names = zs.Layout(3, (8, 8), ("y", "x"))
+    assert zs.wrap(posteriors(layout), as_pictures, layout=names).encode(x).layout == names
+
+
+@pytest.mark.parametrize("layout", [zs.Layout(12, (4, 4)), "channels last", "channels first"])
+def test_a_layout_other_than_that_of_the_posterior_is_refused(layout):
+    model = zs.wrap(posteriors(zs.Layout(3, (8, 8))), as_pictures, layout=layout)
+    with pytest.raises(
+        InterfaceError, match=rf"has the layout 3 x 8 x 8, and layout='{layout}' was given"
+    ):
+        model.encode(power_law(4, 8, 1.0, colours=3))
+
+
 # record
+
+
+class Flattened(zs.Autoencoder):
+    """The identity on maps, which are rows; posterior and model may say which maps."""
+
+    latents, prior = 72, None
+
+    def __init__(self, stated, said):
+        super().__init__()
+        self.layout, self.said = stated, said
+
+    def encode(self, x, auxiliary=None):
+        return zs.Posterior(x.flatten(1), layout=self.said)
+
+    def decode(self, z):
+        return z.reshape(-1, 2, 6, 6)
+
+
+def test_either_the_model_or_its_posteriors_may_say_the_layout():
+    """All assays of maps, also those that are given a model and rows of codes."""
+    from zscope.assays.run import measure
+
+    layout = zs.Layout(2, (6, 6))
+    factors = np.random.default_rng(0).integers(0, 3, (40, 2))
+    data = from_arrays(power_law(40, 6, 1.0, colours=2), factors)
+    names = [n for n, e in zs.assays.CATALOGUE.items() if e.maps and not e.compares and e.passes]
+    scores = []
+    for stated, said in ((layout, layout), (None, layout), (layout, None)):
+        recording = zs.record(Flattened(stated, said), data)
+        assert recording.layout == layout
+        outcome = measure(recording, names)
+        assert not outcome.failed
+        assert len(outcome.results) > 20
+        scores.append({
+            f"{name} {each.name}": (each.value, result.unit, str(result.unit_names))
+            for name, result in outcome.results.items() for each in result.measures()
+        })  # fmt: skip
+    for other in scores[1:]:
+        assert scores[0].keys() == other.keys()
+        for name, (value, *units) in scores[0].items():
+            assert other[name] == (pytest.approx(value, abs=1e-9), *units), name
+    # Without a recording, too: the data are encoded anew.
+    model = Flattened(layout, None)
+    found = zs.assays.conditioned_response_matrix(model, data, causal=[0, 1])
+    assert found.matrix.shape == (2, 2)
+
+
+@pytest.mark.parametrize("stated", [zs.Layout(8, (3, 3)), zs.Layout(2, (9, 4))], ids=str)
+def test_two_layouts_that_contradict_each_other_are_refused(stated):
+    model = Flattened(stated, zs.Layout(2, (6, 6)))
+    with pytest.raises(
+        InterfaceError, match=rf"record: .* layout 2 x 6 x 6, and `layout` of the model is {stated}"
+    ):
+        zs.record(model, power_law(20, 6, 1.0, colours=2))
 
 
 def test_a_recording_keeps_some_codes_and_the_summary_of_all(monkeypatch):
@@ -407,6 +532,37 @@ def test_arrays_of_another_layout_are_refused_with_both(shape):
         zs.Recording.from_arrays(
             torch.ones(20, 128), variances=torch.ones(shape), layout=layout
         )  # fmt: skip
+
+
+def test_a_nan_among_arrays_is_refused_with_its_channel_and_place():
+    layout = zs.Layout(2, (4, 4))
+    maps = np.zeros((20, 2, 4, 4))
+    maps[7, 1, 3, 2] = math.nan
+    message = "1 of 20 rows of the {} hold NaN .* row 7, in channel 1 at place 3, 2"
+    for codes in (maps, maps.reshape(20, 32)):
+        with pytest.raises(DataError, match=message.format("codes")):
+            zs.Recording.from_arrays(codes, layout=layout)
+    with pytest.raises(DataError, match=message.format("variances")):
+        zs.Recording.from_arrays(np.ones((20, 32)), variances=maps, layout=layout)
+
+
+def test_a_decoder_that_gives_nan_is_no_collapsed_posterior():
+    """Assays that decode name the place, those of codes go on."""
+
+    def decode(z):
+        x = z.clone()
+        x[:, 1, 2, 3] = math.nan
+        return x
+
+    recording = zs.record(
+        zs.wrap(lambda x: x.clone(), decode, prior=None), power_law(40, 8, 1.0, colours=2)
+    )
+    assert recording.notes == ()
+    assert (recording.usage.measure, recording.used) == ("spread", [0, 1])
+    assert zs.assays.effective_rank(recording).score > 1
+    for name in ("distance_to_orthogonality", "response_matrix", "holes", "locality"):
+        with pytest.raises(InterfaceError, match="colour 1 at pixel 2, 3"):
+            getattr(zs.assays, name)(recording)
 
 
 def test_every_assay_of_maps_runs_on_every_kind_of_maps():

@@ -120,6 +120,17 @@ def test_plain_calls_repeat_themselves_and_seeds_differ(name):
             "1 of 2 codes contain NaN or infinite numbers, the first is row 1",
         ),
         (
+            lambda: zs.sampling.hybrid(
+                zs.Posterior(
+                    torch.tensor([[0.0] * 8, [0, 0, 0, 0, 0, 0, torch.inf, 0]]),
+                    layout=zs.Layout(2, (2, 2)),
+                ),
+                3,
+            ),
+            Undefined,
+            "the first is row 1, in channel 1 at place 1, 0",
+        ),
+        (
             lambda: zs.sampling.hybrid(torch.zeros(5, 2), 3, vary=[0]),
             ConfigError,
             "base= and vary= go together",

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import zscope as zs
+from tests.map_worlds import Counting, power_law, sines, tokens
 from tests.worlds import seeded
 from zscope.usage import usage_of_codes, usage_of_decoder, usage_of_posterior
 
@@ -186,6 +187,39 @@ def test_a_recording_decides_once_by_what_it_holds():
     assert encoder.usage.measure == "spread"
     with pytest.raises(zs.Undefined, match="has no decoder"):
         zs.assays.response_matrix(encoder)
+
+
+def test_the_base_pictures_are_not_decoded_again_to_find_the_channels_in_use():
+    """Only channels that were replaced are decoded; the effects are those without base pictures."""
+
+    def model(z):
+        return 0.02 * z[:, :1] + z[:, 1:2] + 1e-3 * z[:, 2:3]
+
+    usages, x = [], power_law(90, 8, 2.0, colours=3)
+    for first in (True, False):
+        world = Counting(lambda x: x.clone(), lambda z: model(z).expand(-1, 3, *z.shape[2:]))
+        recording = zs.record(world.model, x)
+        if first:
+            zs.assays.response(recording)
+        world.decodings = 0
+        usages.append(recording.usage)
+        assert world.decodings == 3 * 64 + (0 if first else 64)
+    assert (usages[0].measure, usages[0].used) == ("effect", [0, 1])
+    torch.testing.assert_close(usages[0].values, usages[1].values)
+    # Another route: the change of the whole in the units of the data.
+    maps = x[recording.picture_order[:64]].double()
+    change = model(maps.roll(1, 0)) - model(maps)
+    own = 1e-3 * (maps.roll(1, 0) - maps)[:, 2:3]
+    expected = float((own.square().mean() / change.square().mean()).sqrt())
+    assert float(usages[0].values[2]) == pytest.approx(expected, rel=1e-3)
+
+
+def test_base_pictures_of_rows_are_those_that_were_decoded():
+    """Of rows they are kept as sound, with an axis for its channel."""
+    first, second = (zs.record(tokens(), sines(90)[:, 0]) for _ in range(2))
+    zs.assays.response(first)
+    torch.testing.assert_close(first.usage.values, second.usage.values)
+    assert first.used == second.used == [0, 1, 2]
 
 
 def test_the_scores_use_the_latents_that_the_recording_uses():

@@ -6,8 +6,9 @@ kept latents alone, which fills in a constant for the others when it decodes: 0,
 the prior, by default. Where the decoder ignores the others, reconstructions stay the same.
 Works for any model, also for posteriors with a full covariance: the kept part is the
 marginal of the kept latents. Of latents that are maps, channels can be removed and single places
-cannot: `prune(autoencoder, units=[1, 2, 3])` keeps these channels, and the decoder gets `fill` for
-the others, best their mean maps (`fill=recording.codes.mean(0)`).
+cannot: `prune(autoencoder, units=[1, 2, 3], fill=recording.codes.mean(0))` keeps these channels,
+and the decoder gets their mean maps for the others. There is no default for maps, whose mean may be
+far from 0.
 
 **Rotate** the latents: the same model, seen along other axes.
 
@@ -30,7 +31,6 @@ independent, as the nearest diagonal Gaussian.
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.3-3.4, propositions 2 and 3, section 5.1.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import index
@@ -47,6 +47,8 @@ from zscope.types import Codes, Matrix, PerSample, as_tensor
 
 __all__ = ["prune", "rotate_latents"]
 
+MEAN_MAPS = "fill=recording.codes.mean(0)"
+"""What stands for removed channels."""
 OwnCodes = Float[Tensor, "samples own"]
 
 
@@ -107,9 +109,13 @@ class Pruned(Derived):
         super().__init__(autoencoder, len(keep))
         self.register_buffer("keep", keep)
         self.register_buffer("fill", fill)
-        if autoencoder.layout is not None:
-            places = autoencoder.layout.places
-            self.layout = replace(autoencoder.layout, channels=len(keep) // math.prod(places))
+        layout, scaling, positions = autoencoder.layout, autoencoder.latent_scaling, 1
+        if layout is not None:
+            positions = layout.positions
+            self.layout = replace(layout, channels=len(keep) // positions)
+        if scaling is not None:
+            channels = (keep[::positions] // positions).tolist()
+            self.latent_scaling = scaling.of_channels(channels, autoencoder.latents // positions)
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         return self._marginal(self._encode_original(x, auxiliary))
@@ -184,6 +190,8 @@ class RotatedChannels(Derived):
         super().__init__(autoencoder, layout.latents)
         self.layout: Layout = layout
         self.register_buffer("U", U)
+        if autoencoder.latent_scaling is not None:
+            self.latent_scaling = autoencoder.latent_scaling.mixed()
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         before = self._encode_original(x, auxiliary)
@@ -214,9 +222,9 @@ class ChannelOffsets(Derived):
     base: Tensor
     scale: Tensor
 
-    def __init__(self, autoencoder: Autoencoder, base: Tensor, scale: Tensor) -> None:
-        layout = autoencoder.layout
-        assert layout is not None
+    def __init__(
+        self, autoencoder: Autoencoder, layout: Layout, base: Tensor, scale: Tensor
+    ) -> None:
         super().__init__(autoencoder, layout.channels)
         self.maps = layout
         # A constant channel has no unit of its own, and stays where it is.
@@ -246,15 +254,16 @@ def prune(
     keep: Sequence[int] | Tensor | None = None,
     *,
     units: Sequence[int] | Tensor | None = None,
-    fill: Tensor | Sequence[float] | float = 0.0,
+    fill: Tensor | Sequence[float] | float | None = None,
 ) -> Autoencoder:
     """A model with the kept latents alone, in the given order.
 
     `keep` lists indices, for instance `recording.used`. `fill` is what the decoder gets for the
-    others: one number for all, or one for each latent of the original
+    others: one number for all (by default 0), or one for each latent of the original
     (for instance the mean of its codes; the values of kept latents are not used).
-    Of latents that are maps, `units` lists the channels to keep, and `fill` may also have a number
-    for each channel. The original is not changed, and shares its weights with the result.
+    Of latents that are maps, `units` lists the channels to keep, and `fill` is needed if others are
+    removed: their mean maps, `recording.codes.mean(0)`, or a number for each channel. The original
+    is not changed, and shares its weights with the result.
     """
     total, layout = autoencoder.latents, autoencoder.layout
     if (keep is None) == (units is None):
@@ -267,19 +276,20 @@ def prune(
         few = ", ".join(map(str, range(1, layout.channels))) or "0"
         raise InterfaceError(
             f"prune: the latents are maps ({layout}); channels can be removed, single places "
-            f"cannot: prune(autoencoder, units=[{few}])"
+            f"cannot: prune(autoencoder, units=[{few}], {MEAN_MAPS})"
         )
     if layout is None and units is not None:
         raise InterfaceError(
             f"prune: units={units!r}, but the {total} latents are a vector, without channels. List "
-            "the latents to keep: zs.prune(autoencoder, recording.used)"
+            "the latents to keep: zs.prune(autoencoder, recording.used). If they are maps, the "
+            "model has to say so: autoencoder.layout = zs.Layout(channels, places)"
         )
     if layout is not None and units is not None:
         keep, fill = _channels(layout, units, fill)
     assert keep is not None
     try:
         chosen = [index(j) for j in keep]
-        values = torch.as_tensor(fill, dtype=torch.float32).flatten()
+        values = torch.as_tensor(0.0 if fill is None else fill, dtype=torch.float32).flatten()
     except (TypeError, ValueError, RuntimeError):
         raise InterfaceError(
             f"prune: keep={keep!r}, fill={fill!r}; expected a list of latents, for instance "
@@ -299,8 +309,8 @@ def prune(
 
 
 def _channels(
-    layout: Layout, units: Sequence[int] | Tensor, fill: Tensor | Sequence[float] | float
-) -> tuple[list[int], Tensor | Sequence[float] | float]:
+    layout: Layout, units: Sequence[int] | Tensor, fill: Tensor | Sequence[float] | float | None
+) -> tuple[list[int], Tensor | Sequence[float] | float | None]:
     """The latents of these channels, and a number for each latent where there is one a channel."""
     try:
         chosen = [index(k) for k in units]
@@ -315,9 +325,16 @@ def _channels(
             f"prune: units={units!r} must list one or more different channels from 0 to "
             f"{layout.channels - 1}."
         )
-    values = torch.as_tensor(fill, dtype=torch.float32).flatten()
-    if len(values) == layout.channels:
-        fill = values.repeat_interleave(layout.positions)
+    if fill is None and len(chosen) < layout.channels:
+        raise InterfaceError(
+            f"prune: {layout.channels - len(chosen)} of {layout.channels} channels are removed, "
+            "and what the decoder gets for them was not given. Give their mean maps: "
+            f"prune(autoencoder, units={chosen}, {MEAN_MAPS})"
+        )
+    if fill is not None:
+        values = torch.as_tensor(fill, dtype=torch.float32).flatten()
+        if len(values) == layout.channels:
+            fill = values.repeat_interleave(layout.positions)
     return [j for k in chosen for j in range(*layout.ends(k))], fill
 
 

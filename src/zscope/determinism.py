@@ -43,7 +43,8 @@ def notes_on(autoencoder: Autoencoder, x: Tensor, auxiliary: Tensor | None) -> t
     with torch.random.fork_rng(devices=[]):
         codes = encode(slice(None))[:, : autoencoder.latents]
         notes = [_note(encode, "encoder", "observation", "encoded", len(x))]
-        with suppress(Exception):  # a decoder that fails, or is missing: the assays say so
+        # Of a decoder that fails, gives NaN or is missing, the assays say so.
+        with suppress(Exception):
             notes.append(_note(decode, "decoder", "code", "decoded", len(x)))
     return tuple(filter(None, notes))
 
@@ -82,6 +83,11 @@ def _difference(first: Tensor, second: Tensor, spread: float | None = None) -> s
     precision = torch.finfo(first.dtype).eps ** 0.5
     if not first.numel():
         return ""
+    finite = first.isfinite()
+    if not torch.equal(finite, second.isfinite()):
+        return "numbers that are NaN or infinite"
+    # Those that are in both are equal; what they mean for a measurement, the assays say.
+    first, second = (torch.where(finite, each, 0) for each in (first, second))
     gap = float((first.double() - second.double()).abs().max())
     if gap <= max(TOLERANCE * spread, precision * float(first.abs().max())):
         return ""
@@ -90,4 +96,6 @@ def _difference(first: Tensor, second: Tensor, spread: float | None = None) -> s
 
 def _spread(outputs: Tensor) -> float:
     """The largest standard deviation of an output over the batch."""
-    return float(outputs.double().std(0, correction=0).max()) if outputs.numel() else 0.0
+    if not outputs.numel():
+        return 0.0
+    return float(outputs.nan_to_num(0, 0, 0).double().std(0, correction=0).max())

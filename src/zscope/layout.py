@@ -13,7 +13,8 @@ a place ("place"), a square of places with all their channels ("patch:4"), or si
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from operator import index
 from typing import Any
 
@@ -132,6 +133,11 @@ class Layout:
         """The first latent of a channel, and the first after it."""
         return channel * self.positions, (channel + 1) * self.positions
 
+    def first(self, marked: Tensor) -> str:
+        """The channel and place of the first latent that is marked: "channel 1 at place 3, 2"."""
+        channel, *place = self.view(marked).nonzero()[0].tolist()
+        return f"channel {channel} at place {', '.join(map(str, place))}"
+
     def count(self, unit: str = "channel") -> int:
         """How many units there are."""
         kind, size = self._parse(unit)
@@ -211,6 +217,27 @@ class LatentScaling:
 
     def __bool__(self) -> bool:
         return self.scaling_factor is not None or self.latents_std is not None
+
+    def of_channels(self, chosen: Sequence[int], channels: int) -> "LatentScaling":
+        """That of some of the channels, in the order given."""
+
+        def part(values: tuple[float, ...] | None) -> tuple[float, ...] | None:
+            # Numbers that belong to other channels all stay: they are refused where they are used.
+            if values is None or len(values) != channels:
+                return values
+            return tuple(values[k] for k in chosen)
+
+        return replace(
+            self, latents_mean=part(self.latents_mean), latents_std=part(self.latents_std)
+        )
+
+    def mixed(self) -> "LatentScaling | None":
+        """What is left of it when channels are mixed by a rotation: one factor for all of them.
+
+        Numbers for each channel, and one number that is subtracted from all, belong to the
+        channels as they were. A factor beside `latents_std` is the scale after dividing by these.
+        """
+        return None if self.latents_std is not None else LatentScaling(self.scaling_factor)
 
     def affine(self, channels: int) -> tuple[Tensor, Tensor]:
         """What is subtracted from each channel, and what it is then multiplied with."""

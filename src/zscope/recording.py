@@ -220,10 +220,15 @@ class Recording:
         def decode(codes: Codes) -> Tensor:
             return model.decode(codes.to(device, dtype)).float().cpu()
 
+        def decode_few(codes: Codes) -> Tensor:
+            return torch.cat([decode(part) for part in codes.split(FEW_MAPS)])
+
         with evaluation(model):
             if self.layout is not None:
                 first = self.codes[self.picture_order[: base_count(self)]]
-                return usage_of_decoder(first, decode, self.layout)
+                base = self.shared.get("base pictures")  # if an assay has decoded them by now
+                known = None if base is None else base.decoded.float()
+                return usage_of_decoder(first, decode_few, self.layout, known)
             return usage_of_decoder(self.base_samples, decode)
 
     @property
@@ -367,9 +372,13 @@ def _matrix(values: Any, what: str, layout: Layout | None = None) -> Tensor:
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
     bad = ~rows.isfinite().all(1)
     if bad.any():
+        row = int(bad.nonzero()[0, 0])
+        where = ""
+        if layout is not None and layout.latents == rows.shape[1]:
+            where = f", in {layout.first(~rows[row].isfinite())}"
         raise DataError(
             f"from_arrays: {int(bad.sum())} of {len(rows)} rows of the {what} hold NaN or infinite "
-            f"numbers, the first is row {int(bad.nonzero()[0, 0])}. Leave those rows out."
+            f"numbers, the first is row {row}{where}. Leave those rows out."
         )
     return rows
 
@@ -419,7 +428,7 @@ def record(
             bad = ~posterior.mean.isfinite().all(1) | ~posterior.variance.isfinite().all(1)
             if bad.any():
                 first = int(bad.nonzero()[0, 0])
-                row, where = int(rows[start + first]), _where(posterior[first : first + 1])
+                row, where = int(rows[start + first]), where_of(posterior[first : first + 1])
                 raise InterfaceError(
                     f"record: the encoder gave NaN or infinite numbers for {int(bad.sum())} of "
                     f"{len(x)} observations, the first at row {row} of {dataset.name}{where}. Are "
@@ -494,13 +503,15 @@ def _most_kept(posterior: Posterior) -> int:
     return max(FEWEST_KEPT, KEPT_BYTES // (posterior.mean[0].nbytes * parts))
 
 
-def _where(posterior: Posterior) -> str:
-    """The channel and place of the first number that is not finite; nothing without a layout."""
+def where_of(posterior: Posterior) -> str:
+    """The channel and place of the first number of one sample that is not finite.
+
+    Nothing without a layout.
+    """
     if posterior.layout is None:
         return ""
     bad = ~(posterior.mean.isfinite() & posterior.variance.isfinite())
-    channel, *place = posterior.layout.view(bad)[0].nonzero()[0].tolist()
-    return f", in channel {channel} at place {', '.join(map(str, place))}"
+    return f", in {posterior.layout.first(bad[0])}"
 
 
 def _checked(posterior: Posterior, autoencoder: Autoencoder, count: int) -> Posterior:
@@ -518,9 +529,20 @@ def _checked(posterior: Posterior, autoencoder: Autoencoder, count: int) -> Post
             f"{float(posterior.std.min()):.3g}; expected 0 or more. Is it a log-variance? Give "
             "exp(log_variance / 2)."
         )
-    if posterior.layout is None and autoencoder.layout is not None:
-        posterior = Posterior(posterior.mean, posterior.std, layout=autoencoder.layout)
-    return posterior.detach()
+    return with_layout(posterior, autoencoder, "record").detach()
+
+
+def with_layout(posterior: Posterior, autoencoder: Autoencoder, who: str) -> Posterior:
+    """A posterior with the layout of its model; either of the two may leave it to the other."""
+    own, stated = posterior.layout, autoencoder.layout
+    if stated is None or (own is not None and own.shape == stated.shape):
+        return posterior
+    if own is not None:
+        raise InterfaceError(
+            f"{who}: encode of {autoencoder.title} returned a Posterior with the layout {own}, and "
+            f"`layout` of the model is {stated}. Set both to the same, or leave one of them out."
+        )
+    return Posterior(posterior.mean, posterior.std, scale_tril=posterior.scale_tril, layout=stated)
 
 
 def auxiliary_of(

@@ -330,14 +330,14 @@ def name_units(result: R, unit: str, names: Sequence[str], rows: str = "") -> R:
 
 
 def _about_units(text: str, unit: str) -> str:
-    """A text that speaks of latents, about other units."""
+    """A text that speaks of latents, about other units; "single latents" are what they are."""
     noun = unit.partition(":")[0]  # "patch:4"
 
     def word(found: re.Match[str]) -> str:
         plural = ("es" if noun.endswith("h") else "s") if found[2] else ""
         return (noun.capitalize() if found[1] == "L" else noun) + plural
 
-    return re.sub(r"\b([Ll])atent(s?)\b(?! (?:space|diffusion|map))", word, text)
+    return re.sub(r"(?<!single )\b([Ll])atent(s?)\b(?! (?:space|diffusion|map))", word, text)
 
 
 def _call_units(draw: Callable[..., Any]) -> Callable[..., Any]:

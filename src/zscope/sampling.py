@@ -147,9 +147,8 @@ def recorded_codes(
 ) -> Codes:
     """Codes as a finite tensor; of a posterior, one draw for each observation."""
     codes = codes.posterior if isinstance(codes, Recorded) else codes
-    if isinstance(codes, Posterior):
-        codes = codes.sample(generator)
-    tensor = as_tensor(codes).detach()
+    posterior: Posterior | None = codes if isinstance(codes, Posterior) else None
+    tensor = as_tensor(codes if posterior is None else posterior.sample(generator)).detach()
     if tensor.ndim != 2 or tensor.numel() == 0 or not tensor.is_floating_point():
         raise Undefined(
             f"{who}: the codes have shape {tuple(tensor.shape)} and type {tensor.dtype}; expected "
@@ -157,10 +156,13 @@ def recorded_codes(
         )
     bad = ~tensor.isfinite().all(1)
     if bad.any():
+        row = int(bad.nonzero()[0, 0])
+        layout = None if posterior is None else posterior.layout
+        where = "" if layout is None else f", in {layout.first(~tensor[row].isfinite())}"
         raise Undefined(
             f"{who}: {int(bad.sum())} of {len(tensor)} codes contain NaN or infinite numbers, the "
-            f"first is row {int(bad.nonzero()[0, 0])}. Has training diverged, or were the data "
-            "not scaled as in training?"
+            f"first is row {row}{where}. Has training diverged, or were the data not scaled as in "
+            "training?"
         )
     return tensor
 

@@ -20,8 +20,8 @@ by that of another code, the decoded observation changes by at least 1 % of the 
 latents are replaced (root mean squares). Unchanged by rescaling a latent, if the decoder
 undoes it.
 
-**Codes alone**, encoders without a decoder, and deterministic models with more than 1,024
-latents: a latent is in use if it varies.
+**Codes alone**, encoders without a decoder, deterministic models with more than 1,024 latents, and
+those whose decoder gives NaN (the assays that decode say so): a latent is in use if it varies.
 
 **Latents with channels and places** are asked about by channel. Its information is the mean over
 places of I at each place, and it varies if it does at some place: what is the same for all
@@ -98,31 +98,46 @@ def usage_of_maps(summary: MapSummary) -> Usage:
 
 
 def usage_of_decoder(
-    codes: Codes, decode: Callable[[Codes], Tensor], layout: Layout | None = None
+    codes: Codes,
+    decode: Callable[[Codes], Tensor],
+    layout: Layout | None = None,
+    decoded: Tensor | None = None,
 ) -> Usage:
-    """By effect on the decoded observation; `codes` are in random order. Of maps, by channel."""
+    """By effect on the decoded observation; `codes` are in random order. Of maps, by channel.
+
+    `decoded` are the decoded codes, if they are known.
+    """
     latents = codes.shape[1] if layout is None else layout.channels
     columns = [j if layout is None else slice(*layout.ends(j)) for j in range(latents)]
     count = min(len(codes), PASSES // latents, 64)
-    if count < 8 and layout is not None:
-        return usage_of_maps(MapSummary.of(Posterior(codes, layout=layout)))
     if count < 8:
-        return usage_of_codes(codes)
+        return _without_decoder(codes, layout)
     base, others = codes[:count], codes[:count].roll(1, 0)
-    before = decode(base).double()
+    before = (decode(base) if decoded is None else decoded[:count]).double()
 
-    def change(vectors: Codes) -> float:
-        return float((decode(vectors).double() - before).square().mean().sqrt())
+    def change(after: Tensor) -> float:
+        return float((after.double() - before.reshape(after.shape)).square().mean().sqrt())
 
-    whole = change(others)
+    # Vectors are decoded once more in another order, so that their numbers stay as they were.
+    whole = change(decode(others) if layout is None else before.roll(1, 0))
     effects = []
     for column in columns:
         vectors = base.clone()
         vectors[:, column] = others[:, column]
-        effects.append(change(vectors))
-    effect = torch.tensor(effects, dtype=torch.float64)
+        effects.append(change(decode(vectors)))
+    effect = torch.tensor([whole, *effects], dtype=torch.float64)
+    if not bool(effect.isfinite().all()):
+        return _without_decoder(codes, layout)
+    effect = effect[1:]
     effect = effect / whole if whole > 0 else torch.zeros_like(effect)
     return _usage("effect", effect, effect >= EFFECT)
+
+
+def _without_decoder(codes: Codes, layout: Layout | None) -> Usage:
+    """By spread, where effects cannot be measured."""
+    if layout is None:
+        return usage_of_codes(codes)
+    return usage_of_maps(MapSummary.of(Posterior(codes, layout=layout)))
 
 
 def _usage(

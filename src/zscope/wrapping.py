@@ -117,7 +117,8 @@ class Wrapped(Autoencoder):
                 "(mean, log-variance) and not both in one tensor."
             )
         if self._code_shape is None:
-            self._arrange(shape, x, scale_tril is not None)
+            own = output.layout if isinstance(output, Posterior) else None
+            self._arrange(shape, x, scale_tril is not None, own)
         self._latents, self._code_shape, self._x_shape = count, shape, tuple(x.shape[1:])
         self._variational = std is not None or scale_tril is not None
         if self._channels_last:
@@ -175,11 +176,23 @@ class Wrapped(Autoencoder):
         with torch.no_grad():
             self.decode(self.encode(example).mean)
 
-    def _arrange(self, shape: tuple[int, ...], x: Tensor, full_covariance: bool) -> None:
-        """Decide which axis of the latents has the channels, once."""
+    def _arrange(
+        self, shape: tuple[int, ...], x: Tensor, full_covariance: bool, own: Layout | None
+    ) -> None:
+        """Decide which axis of the latents has the channels, once; `own` is what a posterior says.
+
+        A posterior has flattened maps, whose order no other layout can change.
+        """
         asked = self._asked_layout
+        if own is not None and asked == "auto":
+            asked = own
         if asked is None or (asked == "auto" and (len(shape) < 2 or full_covariance)):
             return
+        if own is not None and (not isinstance(asked, Layout) or asked.shape != own.shape):
+            raise InterfaceError(
+                f"wrap: the encoder's Posterior has the layout {own}, and layout={str(asked)!r} "
+                "was given. Leave layout= out, or give the Posterior the right one."
+            )
         if isinstance(asked, Layout):
             ways = {asked.shape: False, (asked.latents,): False}
             ways |= {(*asked.places, asked.channels): True} if shape != asked.shape else {}
@@ -210,9 +223,12 @@ class Wrapped(Autoencoder):
         """Whether the first of two axes becomes shorter with the observation.
 
         The observation is cut to half its length along its last axis; where the encoder refuses
-        that, or nothing becomes shorter, along the one before.
+        that, or nothing becomes shorter, along the one before. Half of the colours would tell
+        nothing about places: of pictures and video the first axis stays whole. With two axes it
+        may be the length (time x features), which is cut after the features were refused.
         """
-        for axis in range(x.ndim - 1, 0, -1):
+        first = 1 if x.ndim <= 3 else 2
+        for axis in range(x.ndim - 1, first - 1, -1):
             shorter = self._code_shape_of(x[:2].narrow(axis, 0, max(1, x.shape[axis] // 2)))
             if len(shorter) == 2 and (shorter[0] < shape[0]) != (shorter[1] < shape[1]):
                 return shorter[0] < shape[0]
@@ -267,8 +283,8 @@ def wrap(
     Latents with further axes are maps: they are flattened for zscope, channel by channel, and
     restored for the decoder. `layout="auto"` takes the first axis for the channels; of two axes
     the one that becomes shorter when the observation does has the places. Say "channels last"
-    for tokens x channels, `zs.Layout(4, (8, 8))` for an encoder that flattens its maps itself,
-    and None to treat the latents as a vector.
+    for tokens x channels, `zs.Layout(4, (8, 8))` for an encoder that flattens its maps itself
+    (unless it returns a `Posterior` with a layout), and None to treat the latents as a vector.
 
     Shapes, dtypes and devices are checked at first use, or at once on `example`. Modules
     are given copies in plain memory order, so that they cannot change the data. They are

@@ -14,6 +14,7 @@ from zscope.assays.pictures import independent_places
 from zscope.assays.views import rows_together, view_of
 from zscope.derived import ChannelOffsets
 from zscope.errors import ConfigError, InterfaceError, Undefined
+from zscope.layout import LatentScaling
 
 a = zs.assays
 LAYOUT = zs.Layout(3, (4, 4))
@@ -348,6 +349,61 @@ def test_pruned_channels_are_replaced_by_their_mean_maps():
     filled = by_channel.decode(by_channel.encode(x).mean)
     assert bool((filled[:, 1] == 1).all())
     assert bool((filled[:, 2] == 2).all())
+
+
+def test_channels_are_not_removed_without_what_takes_their_place():
+    """Filled with 0, maps of a mean far from it would decode to pictures of no data."""
+    autoencoder, x = identity_maps()
+    zs.record(autoencoder, x)
+    with pytest.raises(
+        InterfaceError,
+        match=r"prune: 2 of 3 channels are removed.*units=\[1\], fill=recording.codes.mean\(0\)\)",
+    ):
+        zs.prune(autoencoder, units=[1])
+    # Nothing is removed, or 0 is meant.
+    turned = zs.prune(autoencoder, units=[2, 0, 1])
+    assert torch.allclose(turned.decode(turned.encode(x).mean), x)
+    zero = zs.prune(autoencoder, units=[1], fill=0)
+    assert not zero.decode(zero.encode(x).mean)[:, [0, 2]].any()
+
+
+def test_the_declared_scaling_survives_pruning_and_what_fits_of_it_rotation():
+    """Scaled latents of the pruned model are those of its channels before."""
+    autoencoder, x = identity_maps()
+    codes = LAYOUT.view(zs.record(autoencoder, x).codes).double()
+    turn = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(0)).double()).Q
+    own = LatentScaling(2.0, None, (0.1, 0.2, 0.3), (1.0, 2.0, 4.0))
+    for scaling, rotated in (
+        (LatentScaling(0.5, 0.1), LatentScaling(0.5)),
+        (LatentScaling(0.5), LatentScaling(0.5)),
+        (own, None),
+        (None, None),
+    ):
+        autoencoder.latent_scaling = scaling
+        assert zs.rotate_latents(autoencoder, turn).latent_scaling == rotated
+        pruned = zs.prune(autoencoder, units=[2, 0], fill=0)
+        assert (pruned.latent_scaling is None) == (scaling is None)
+        if scaling is not None:
+            shift, factor = (each[:, None, None] for each in scaling.affine(3))
+            expected = ((codes - shift) * factor)[:, [2, 0]]
+            shift, factor = (each[:, None, None] for each in pruned.latent_scaling.affine(2))
+            kept = LAYOUT.view(autoencoder.encode(x).mean).double()[:, [2, 0]]
+            assert torch.allclose((kept - shift) * factor, expected)
+    # Numbers of another model stay as wrong as they are.
+    autoencoder.latent_scaling = LatentScaling(1.0, None, (0.0,) * 8, (1.0,) * 8)
+    with pytest.raises(ConfigError, match="8 numbers as latents_mean"):
+        zs.prune(autoencoder, units=[0], fill=0).latent_scaling.affine(1)
+
+
+def test_latent_statistics_of_a_pruned_model_know_its_scaling():
+    autoencoder, x = identity_maps()
+    recording = zs.record(autoencoder, x)
+    whole = a.latent_statistics(recording)
+    mean, std = map(tuple, (whole.latents_mean, whole.latents_std))
+    autoencoder.latent_scaling = LatentScaling(1.0, None, mean, std)
+    pruned = zs.prune(autoencoder, units=[2, 1], fill=recording.codes.mean(0))
+    found = a.latent_statistics(zs.record(pruned, x))
+    assert found.declared_channel_std.tolist() == pytest.approx([1, 1], abs=1e-4)
 
 
 def test_single_places_cannot_be_pruned():

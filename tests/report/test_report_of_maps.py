@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import map_reports as worlds
+import map_worlds
 import matplotlib.pyplot as plt
 import pytest
 import torch
@@ -273,14 +274,33 @@ def test_sound_and_video_have_pages_too(tmp_path):
             lambda z: z.repeat_interleave(2, 3).repeat_interleave(2, 4),
         ),
     }
-    for data in (sound, video):
-        model = zs.wrap(*pool[data.ndim], prior=None, example=data[:2])
+    both = [(data, zs.wrap(*pool[data.ndim], prior=None)) for data in (sound, video)]
+    # Rows of numbers are sound without an axis for its one channel.
+    rows = sound[:, 0]
+    pooled = zs.wrap(
+        lambda x: pool[3][0](x[:, None]), lambda z: pool[3][1](z)[:, 0], prior=None, example=rows
+    )
+    attended = map_worlds.tokens()
+    for data, model in [*both, (rows, pooled), (rows, attended)]:
         report = zs.assay(model, data, names=["diffusion"], resamples=2)
         assert not report.failed, report.failed
         assert report.card.checks
         text = report.save(tmp_path / "report.html").read_text()
         assert TITLE in text
         assert "Channel 0 of 8 pictures" in text
+        assert "half the size" in {row["name"] for row in report.maps["turned"]}
+
+
+def test_rows_of_numbers_are_drawn_as_sound_of_one_channel():
+    """The same pictures, byte for byte, with and without an axis for the channel."""
+    sound = torch.randn(16, 1, 64, generator=torch.Generator().manual_seed(0))
+    deep = map_worlds.sound_pooling()
+    flat = zs.wrap(lambda x: deep.encoder(x[:, None]), lambda z: deep.decoder(z)[:, 0], prior=None)
+    maps = [
+        zs.assay(model, data, names=["equivariance"]).maps
+        for model, data in ((deep, sound), (flat, sound[:, 0]))
+    ]
+    assert maps[0] == maps[1]
 
 
 def test_other_assays_of_maps_alone_have_no_card(x, tmp_path):

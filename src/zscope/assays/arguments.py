@@ -37,7 +37,7 @@ from torch import Tensor
 from zscope.assays.engine import posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.parts import CHOSEN, PARTS, unmet
-from zscope.assays.units import count_units, units_of
+from zscope.assays.units import MOST_UNITS, count_units, units_of
 from zscope.assays.views import check_pool, column_names, rows_text, view_of
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined, did_you_mean
@@ -261,7 +261,7 @@ def _complete(
             for name, value in defaults_for(entry, recording, signature).items()
             if name not in values
         }
-        _refuse_many_units(entry, values, recording)
+        _refuse_many_units(signature, entry, values, recording)
     if not limited:
         return
     sizes = {**options_of(signature), **values, **sizes_of(values, recording, entry)}
@@ -278,8 +278,13 @@ def _complete(
         values[entry.scales] = count
 
 
-def _refuse_many_units(entry: Entry, values: Mapping[str, Any], recording: Recording) -> None:
-    """Before the limit on passes, which would ask for fewer samples where units are the cause."""
+def _refuse_many_units(
+    signature: inspect.Signature, entry: Entry, values: Mapping[str, Any], recording: Recording
+) -> None:
+    """Before the limit on passes, which would ask for fewer samples where units are the cause.
+
+    Only where more units cost more: not where they are what hybrids are made of.
+    """
     if recording.layout is None or not entry.passes:
         return
     given = [each for each in values.values() if isinstance(each, Recording | Posterior)]
@@ -292,14 +297,15 @@ def _refuse_many_units(entry: Entry, values: Mapping[str, Any], recording: Recor
     if entry.map_kind != "units":
         return
     groups = values.get("groups")
-    rounds = int(values.get(entry.scales, 1))
+    sizes = {**options_of(signature), **values, **sizes_of(values, recording, entry)}
+    most, more = (entry.cost({**sizes, "latents": MOST_UNITS + k}) for k in (0, 1))
     units_of(
         entry.attribute,
         values.get("units", "auto"),
         None if isinstance(groups, str) else groups,
         recording.latents,
         recording.layout,
-        rounds=rounds,
+        rounds=more - most,
     )
 
 

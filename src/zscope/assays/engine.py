@@ -22,7 +22,8 @@ from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
-from zscope.recording import Recording, join_posteriors
+from zscope.layout import Layout
+from zscope.recording import Recording, join_posteriors, where_of, with_layout
 from zscope.recording import base_samples as draw_base_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes, as_tensor, at_least_single
@@ -111,11 +112,13 @@ def base_samples(recorded: Recorded, samples: int, who: str, generator: Generato
     least = 8 if of_maps else max(2, min(8, posterior.latents))
     if count < least:
         what = "pictures" if of_maps else f"samples for {posterior.latents} latents"
+        more = "Record more observations: zs.record(autoencoder, data, samples=N)"
+        if len(posterior) >= least:
+            more = f"Take more of them: samples={least}"
         raise Undefined(
             f"{who}: {count} {what} "
             f"({len(posterior)} recorded, samples={samples}); at least {least} are needed to "
-            "estimate spreads and draw replacements. Record more observations: "
-            "zs.record(autoencoder, data, samples=N)"
+            f"estimate spreads and draw replacements. {more}"
         )
     if of_maps and isinstance(recorded, Recording):
         draws = recorded.codes[recorded.picture_order[:count]]
@@ -213,10 +216,11 @@ def encode(
             part = encode_alone(autoencoder, x).detach()
         bad = ~(part.mean.isfinite() & part.variance.isfinite()).all(1)
         if bad.any():
-            row = int(rows[start + int(bad.nonzero()[0, 0])])
+            first = int(bad.nonzero()[0, 0])
+            row, where = int(rows[start + first]), where_of(part[first : first + 1])
             raise InterfaceError(
                 f"response: the encoder gave NaN or infinite numbers for {int(bad.sum())} of "
-                f"{len(x)} observations, the first at row {row}. Are the data scaled as in "
+                f"{len(x)} observations, the first at row {row}{where}. Are the data scaled as in "
                 "training, and are the weights finite?"
             )
         parts.append(part.to("cpu"))
@@ -227,7 +231,7 @@ def encode_alone(autoencoder: Autoencoder, x: Tensor) -> Posterior:
     """The posterior of observations whose factors are not known; `Undefined` if it needs them."""
     if autoencoder.needs_auxiliary:
         raise Undefined(f"response: {CONDITIONAL}.")
-    return autoencoder.encode(x)
+    return with_layout(autoencoder.encode(x), autoencoder, "response")
 
 
 def causes(autoencoder: Autoencoder, noises: Codes) -> Tensor:
@@ -342,12 +346,18 @@ def _encode(autoencoder: Autoencoder, x: Tensor, codes: Codes, start: int) -> Po
         )
     for part in (posterior.mean, posterior.std, posterior.scale_tril):
         if part is not None and not part.sum().isfinite():
-            check_finite("encoder", part, codes, start)
+            check_finite("encoder", part, codes, start, posterior.layout)
     return posterior.detach().to(codes.device, codes.dtype)
 
 
-def check_finite(role: str, output: Tensor, codes: Codes, start: int) -> None:
-    """Raise an error that names the first code whose output is not finite."""
+def check_finite(
+    role: str, output: Tensor, codes: Codes, start: int, layout: Layout | None = None,
+    who: str = "response",
+) -> None:  # fmt: skip
+    """Raise an error that names the first code whose output is not finite, and where it is not.
+
+    `layout` is that of the output, if it has latents that are maps.
+    """
     bad = ~output.flatten(1).isfinite().all(1)
     if not bad.any():
         return
@@ -359,11 +369,22 @@ def check_finite(role: str, output: Tensor, codes: Codes, start: int) -> None:
         if not codes[row].isfinite().all()
         else "Is the code far outside the training data, or are the model's weights not finite?"
     )
+    marked = ~output[row].isfinite()
+    where = _number(marked) if layout is None else layout.first(marked)
     raise InterfaceError(
-        f"response: the {role} gave NaN or infinite numbers for {int(bad.sum())} of {len(codes)} "
-        f"codes, first at latent vector {start + row}: [{values}{more}]. {cause} Try that vector "
-        "alone with autoencoder.decode and autoencoder.encode."
+        f"{who}: the {role} gave NaN or infinite numbers for {int(bad.sum())} of {len(codes)} "
+        f"codes, first in {where} for latent vector {start + row}: [{values}{more}]. {cause} Try "
+        "that vector alone with autoencoder.decode and autoencoder.encode."
     )
+
+
+def _number(marked: Tensor) -> str:
+    """Where the first number is that is marked: of pictures and video, colour and pixel."""
+    first = marked.nonzero()[0].tolist()
+    if len(first) not in (3, 4):
+        return f"number {', '.join(map(str, first))} of its output"
+    colour, *frame, y, x = first
+    return f"colour {colour}{f' of frame {frame[0]}' if frame else ''} at pixel {y}, {x}"
 
 
 def location(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.dtype]:

@@ -240,11 +240,7 @@ class Walk:
         with layer_sizes(self.autoencoder) as layers:
             decoded = self.autoencoder.decode(example)
         single = self.autoencoder.decode(example[:1])
-        if not decoded.isfinite().all():
-            raise InterfaceError(
-                f"jacobian: the decoder gave NaN or infinite numbers for {len(example)} codes. Are "
-                "its weights finite, and the codes on the scale of its training?"
-            )
+        check_finite("decoder", decoded, example, 0, who="jacobian")
         if len(decoded) != len(example) or not torch.allclose(
             single[0], decoded[0], rtol=1e-3, atol=1e-4 * float(decoded.abs().max())
         ):

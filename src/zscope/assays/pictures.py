@@ -107,12 +107,12 @@ def summary_of(maps: Maps, who: str, least: int = FEWEST) -> MapSummary:
     check_pictures(summary.pictures, who, least)
     if not bool(summary.means.isfinite().all()):
         posterior = maps.posterior if isinstance(maps, Recording) else maps
-        bad = ~layout.view(posterior.mean.isfinite() & posterior.variance.isfinite())
-        picture, channel, *place = bad.nonzero()[0].tolist()
+        bad = ~(posterior.mean.isfinite() & posterior.variance.isfinite())
+        picture = int(bad.any(1).nonzero()[0, 0])
         raise Undefined(
-            f"{who}: the latents of picture {picture} are NaN or infinite in channel {channel} at "
-            f"place {', '.join(map(str, place))}. Are the weights finite, and the data scaled as "
-            "in training? Leave such pictures out."
+            f"{who}: the latents of picture {picture} are NaN or infinite in "
+            f"{layout.first(bad[picture])}. Are the weights finite, and the data scaled as in "
+            "training? Leave such pictures out."
         )
     if bool(constant_channels(summary).all()):
         raise Undefined(

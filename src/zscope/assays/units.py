@@ -7,8 +7,8 @@
     "latent"     single latents
     [[0, 1], [2]]    a partition of the latents
 
-`groups` is another name for a partition. Single latents of maps are refused where each would be
-changed on its own, if there are more than 512 of them.
+`groups` is another name for a partition. More than 512 units of maps other than channels, such as
+single latents, are refused where each would be changed on its own.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,8 @@ from zscope.results import R, name_units
 __all__ = ["MOST_UNITS", "Units", "UnitsOption", "count_units", "units_of"]
 
 UnitsOption = str | Sequence[Sequence[int]]
+FEWEST = 8
+"""Pictures, for an intervention on units of maps."""
 MOST_UNITS = 512
 """Of maps, more units than this are not changed one by one."""
 
@@ -71,13 +73,21 @@ class Units:
     def _member(self) -> Tensor:
         return membership(self.lists, self.latents)
 
-    def enough(self, who: str, pictures: int) -> None:
-        """Refuse maps with fewer recorded pictures than there are units, or than 8."""
-        least = max(8, len(self))
+    def enough(self, who: str, pictures: int, samples: int = FEWEST) -> None:
+        """Refuse maps with fewer recorded pictures than there are units, or fewer than 8.
+
+        Of the recorded pictures `samples` are taken: at least 8, however many units there are.
+        """
+        least = max(FEWEST, len(self))
         if self.layout is not None and pictures < least:
             raise Undefined(
                 f"{who}: {pictures} pictures for {len(self)} units ({self.unit}); at least {least} "
                 "are needed. Record more: zs.record(autoencoder, data, samples=N)"
+            )
+        if self.layout is not None and samples < FEWEST:
+            raise Undefined(
+                f"{who}: samples={samples} of {pictures} pictures; at least {FEWEST} are needed. "
+                f"Take more of them: samples={FEWEST}"
             )
 
     def name(self, result: R) -> R:
@@ -102,8 +112,11 @@ def units_of(
         )
     chosen = units if groups is None else groups
     if not isinstance(chosen, str):
-        kind = "latent" if layout is None else "group"
-        return Units(partition(chosen, latents, who), kind, [], layout)
+        lists = partition(chosen, latents, who)
+        if layout is None:
+            return Units(lists, "latent", [])
+        _refuse_many(who, layout, "group" if len(lists) < latents else "latent", len(lists), rounds)
+        return Units(lists, "group", [], layout)
     if chosen == "auto":
         chosen = "latent" if layout is None else "channel"
     if chosen == "latent" and layout is None:
@@ -118,12 +131,7 @@ def units_of(
         count = layout.count(chosen)
     except ConfigError as error:
         raise ConfigError(f"{who}: {error}") from None
-    if count > MOST_UNITS and rounds and chosen != "channel":
-        noun = {"latent": "single latents", "place": "places"}.get(chosen, "patches")
-        raise ConfigError(
-            f"{who}: {count:,} {noun} would take {count * rounds:,} rounds. Use "
-            f"units='channel' ({layout.channels}){_patches(layout)}."
-        )
+    _refuse_many(who, layout, chosen, count, rounds)
     number = layout.unit_of(chosen)
     order = number.argsort(stable=True).tolist()
     size = layout.latents // count
@@ -142,6 +150,16 @@ def count_units(units: object, groups: Groups | None, layout: Layout) -> int:
         except ConfigError:  # which the assay itself will raise
             return layout.channels
     return len(chosen) if isinstance(chosen, Sequence) else layout.channels
+
+
+def _refuse_many(who: str, layout: Layout, unit: str, count: int, rounds: int) -> None:
+    """Refuse too many units of maps that are changed one by one, unless they are the channels."""
+    if count > MOST_UNITS and rounds and unit != "channel":
+        nouns = {"latent": "single latents", "place": "places", "group": "groups"}
+        raise ConfigError(
+            f"{who}: {count:,} {nouns.get(unit, 'patches')} would take {count * rounds:,} rounds. "
+            f"Use units='channel' ({layout.channels}){_patches(layout)}."
+        )
 
 
 def _patches(layout: Layout) -> str:

@@ -170,7 +170,7 @@ def _offsets(recording: Recording) -> Recording:
     mean, scale = channel_scales(recording.map_summary)
     maps = recording.codes.double().reshape(len(recording), layout.channels, layout.positions)
     nearest = int((maps - mean[:, None]).square().sum((1, 2)).argmin())
-    model = ChannelOffsets(recording.autoencoder, recording.codes[nearest], scale)
+    model = ChannelOffsets(recording.autoencoder, layout, recording.codes[nearest], scale)
     return _like(recording, Posterior(model.offsets(recording.codes)), model=model)
 
 

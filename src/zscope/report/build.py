@@ -488,7 +488,8 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
         few |= {"original": own[0].tolist(), "decoded": own[1].tolist(), "count": len(own[0])}
         both = np.concatenate([part.reshape(len(part), -1)[:1] for part in (original, decoded_few)])
         few["picture"] = pictures.lines(both, width=480, height=96)
-    return (1 - squares / moments if moments > 0 else None), few
+    known = moments > 0 and math.isfinite(squares)
+    return (1 - squares / moments if known else None), few
 
 
 def without_large_blocks(value: Any, codes: int = 0) -> Any:

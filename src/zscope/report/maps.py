@@ -12,11 +12,10 @@ from torch import Tensor
 
 from zscope.assays.diffusion.equivariance import Equivariance, transformations_of
 from zscope.assays.diffusion.statistics import LatentStatistics
-from zscope.assays.engine import decode
-from zscope.assays.pictures import Base, base_pictures, channel_scales
+from zscope.assays.pictures import Base, base_pictures, channel_scales, decode_like
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.layout import Layout
-from zscope.map_summary import MapSummary
+from zscope.map_summary import MapSummary, with_channels
 from zscope.recording import Recording
 from zscope.report import pictures
 from zscope.report.channels import types_of
@@ -167,7 +166,7 @@ def _strips(
             moved = code.clone()
             moved[k] = channel
             changed.append(moved.flatten())
-    decoded = decode(model, torch.stack(changed).to(base.codes))
+    decoded = decode_like(model, torch.stack(changed).to(base.codes), base.observations)
     same, each = base.decoded[row : row + 1], len(decoded) // len(channels)
     strips, side = {}, SMALL if len(channels) <= FEW else LEAST
     for k, part in zip(channels, decoded.split(each), strict=True):
@@ -197,8 +196,9 @@ def _turned(
         if way.resizes:
             with evaluation(model):
                 decoded = model.decode_any_size(maps.to(device, dtype)).to(x)
+            decoded = with_channels(decoded, layout)
         else:
-            decoded = decode(model, layout.flat(maps))
+            decoded = decode_like(model, layout.flat(maps), x)
         cells = [_enlarge(part, x) for part in (x, turned, decoded)]
         order = torch.stack(cells, 1).flatten(0, 1)  # picture by picture
         strips.append({

@@ -468,6 +468,9 @@ def test_channels_are_exchanged_whole():
     expected = a.variable_nonlinearity(bent, recording.codes, groups=groups)
     assert curved.nonlinearity == expected.nonlinearity
     assert min(curved.nonlinearity) > 0.01
+    # As many pictures were recorded as there are units, whatever number of them is taken.
+    few = a.variable_nonlinearity(recording, units="place", least=0, samples=8)
+    assert (few.samples, len(few.nonlinearity)) == (8, 16)
     patches = a.variable_nonlinearity(recording, units="patch:2", least=0)
     assert len(patches.effect) == 4
 

@@ -9,7 +9,7 @@ import zscope as zs
 from zscope import assays as a
 from zscope.assays import CATALOGUE
 from zscope.assays.run import passes
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import Undefined
 
 
 def coloured(pictures: int = 40, colours: int = 3, side: int = 8):
@@ -182,5 +182,14 @@ def test_refusals():
     with pytest.raises(Undefined, match="7 pictures for 3 units"):
         a.interventional_consistency(zs.record(identity(), coloured(7)))
     many = zs.record(identity(), coloured(40, 3, 16))
-    with pytest.raises(ConfigError, match="768 single latents would take 24,576 rounds"):
+    with pytest.raises(Undefined, match=r"40 pictures for 768 units \(latent\); at least 768"):
         a.interventional_consistency(many, units="latent")
+
+
+def test_of_many_units_sixteen_are_changed_which_costs_no_more():
+    recording = zs.record(identity(), coloured(600, 3, 14))
+    found = a.interventional_consistency(recording, units="latent")
+    assert len(found.intervened) == 16
+    assert len(found.groups) == 588
+    assert found.means["invariance"] == pytest.approx(1)
+    assert found.means["equivariance"] == pytest.approx(1)

@@ -152,6 +152,31 @@ def test_nan_of_a_decoder_is_reported_with_its_latent_vector():
             respond(broken, codes)
 
 
+@pytest.mark.parametrize(
+    ("shape", "place", "words"),
+    [
+        ((3, 4, 4), (1, 2, 3), "colour 1 at pixel 2, 3"),
+        ((2, 3, 4, 2), (1, 2, 3, 0), "colour 1 of frame 2 at pixel 3, 0"),
+        ((2, 24), (1, 17), "number 1, 17 of its output"),
+    ],
+)
+def test_nan_in_one_place_is_reported_with_it(shape, place, words):
+    def broken(z):
+        x = z.reshape(-1, *shape).clone()
+        x[(3, *place)] = torch.nan  # of the fourth code
+        return x
+
+    codes = torch.zeros(6, 48)
+    model = World(broken, lambda x: torch.nan_to_num(x).flatten(1), 48)
+    with pytest.raises(InterfaceError, match=f"decoder gave NaN.*1 of 6 .* {words} .* vector 3"):
+        zs.assays.engine.decode_and_respond(model, codes)
+    turned = World(torch.nan_to_num, lambda x: broken(x).flatten(1), 48)
+    turned.layout = zs.Layout(shape[0], shape[1:])
+    where = f"channel 1 at place {', '.join(map(str, place[1:]))}"
+    with pytest.raises(InterfaceError, match=f"encoder gave NaN.* {where} for latent vector 3"):
+        zs.assays.engine.decode_and_respond(turned, codes)
+
+
 def test_infinity_of_an_encoder_is_laid_at_its_door():
     def encoder(x):
         return torch.where(x[:, :1] > 2, torch.inf, x)

@@ -40,6 +40,26 @@ def test_hybrids_of_equal_channels_fall_into_holes_and_those_of_patches_do_not()
     assert channels.unit == patches.unit == "channel"
 
 
+@pytest.mark.parametrize("name", ["holes", "structure-score", "causal-structure-score"])
+def test_hybrids_of_many_units_cost_no_more_than_those_of_channels(name):
+    """1,024 single latents, of which hybrids are as many as of two channels."""
+    entry, world = CATALOGUE[name], Counting(lambda x: x.clone(), lambda z: z.clone())
+    recording = zs.record(world.model, twins(side=32))
+    entry.load()(recording)
+    decodings = []
+    for units in ("channel", "latent", [[j] for j in range(2048)]):
+        before = world.decodings
+        result = entry.load()(recording, units=units, samples=32)
+        decodings.append(world.decodings - before)
+        assert result.unit == "channel"
+    assert decodings[0] == decodings[1] == decodings[2]
+    if name == "holes":
+        found = a.holes(recording, units="latent")
+        assert found.score == 0
+        assert "single latent hybrid" in repr(found)
+        assert a.holes(zs.record(averaging(), twins(side=32)), units="latent").score == 1
+
+
 def test_the_displacement_is_the_norm_over_all_latents_in_units_of_each_channel():
     recording = zs.record(averaging(), twins())
     generator = torch.Generator().manual_seed(3)

@@ -1,5 +1,6 @@
 """The response matrix, the conditioned one and the panel, of latents that are maps."""
 
+import json
 import math
 
 import pytest
@@ -230,6 +231,51 @@ def test_many_single_latents_are_refused_with_the_rounds():
         )
 
 
+def test_partitions_of_many_groups_are_refused_like_single_latents():
+    many = recorded(identity(), power_law(130, 16, 2.0, colours=4))
+    singles = [[j] for j in range(1024)]
+    pairs = [[2 * j, 2 * j + 1] for j in range(512)]
+    advice = r"Use units='channel' \(4\), or units='patch:2' \(64\)\."
+    for options, rounds in (({}, "131,072"), ({"samples": 16}, "16,384")):
+        with pytest.raises(
+            ConfigError,
+            match=f"response_matrix: 1,024 single latents would take {rounds} r.*{advice}",
+        ):
+            a.response_matrix(many, groups=singles, **options)
+    with pytest.raises(ConfigError, match="513 groups would take 8,208 rounds"):
+        a.response_matrix(many, groups=[*pairs[:-1], [1022], [1023]], samples=16)
+    # Of a vector every latent may be changed.
+    codes = many.codes[:, :600]
+    vector = zs.record(zs.wrap(lambda x: x.clone(), lambda z: z.clone(), prior=None), codes)
+    assert len(a.response_matrix(vector, groups=singles[:600], samples=8).groups) == 600
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["response-matrix", "conditioned-response-matrix", "variable-nonlinearity", "hybridisation"],
+)
+def test_refusals_state_what_the_units_would_take(name):
+    """Each unit as much as one of fewer units does, of which the decodings are counted."""
+    from zscope.assays import CATALOGUE
+
+    world, assay = Counted(), CATALOGUE[name].load()
+    values = torch.cartesian_prod(torch.arange(4), torch.arange(4)).repeat(4, 1)
+    data = from_arrays(power_law(64, 16, 2.0, colours=4), values)
+    recording = zs.record(zs.wrap(world.encode, world.decode, prior=None), data)
+    options = {"causal": [0, 1]} if name.startswith("conditioned") else {}
+    decoded = []
+    assay(recording)  # which decodes the base pictures
+    for units in ("patch:4", "patch:2"):  # 16 and 64
+        world.decoded = 0
+        assay(recording, units=units, **options)
+        decoded.append(world.decoded)
+    each = (decoded[1] - decoded[0]) / 48
+    if options:  # also the matrix of all factors together
+        each *= 4 / 5
+    with pytest.raises(ConfigError, match=f"1,024 single latents would take {1024 * each:,.0f} r"):
+        assay(recording, units="latent", **options)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -290,6 +336,69 @@ def test_a_factor_in_each_channel_is_found_by_the_conditioned_matrix():
         prior=None,
     )
     assert a.conditioned_response_matrix(zs.record(mixed, table(6))).disentanglement < 0.5
+
+
+def halves(count: int):
+    """Pictures of two factors: one scales the left half of a map, the other the right half."""
+    values = torch.cartesian_prod(torch.arange(count), torch.arange(count)).repeat(2, 1)
+    maps = power_law(1, 8, 2.0).repeat(2, 1, 1, 1)
+    maps[0, :, :, 4:], maps[1, :, :, :4] = 0, 0
+    return from_arrays(torch.einsum("nf,fchw->nchw", values.float(), maps), values)
+
+
+def test_pictures_for_many_units_are_counted_where_they_were_recorded():
+    """By default 32 of 72 pictures are taken for 64 places: more could not be recorded for that."""
+    recording = zs.record(identity(), halves(6))
+    found = a.conditioned_response_matrix(recording, units="place")
+    left = found.matrix.reshape(2, 8, 8)[0]
+    right = found.matrix.reshape(2, 8, 8)[1]
+    assert (left[:, :4] > 0).all()
+    assert (right[:, 4:] > 0).all()
+    assert not left[:, 4:].any()
+    assert not right[:, :4].any()
+    assert found.disentanglement == pytest.approx(1)
+    assert found.causal == list(range(64))
+    assert max(found.samples) < 64
+    with pytest.raises(Undefined, match=r"conditioned_response_matrix: 50 pictures for 64 units"):
+        a.conditioned_response_matrix(zs.record(identity(), halves(5)), units="place")
+
+
+def test_few_samples_of_many_pictures_are_refused_with_more_of_them():
+    recording = zs.record(identity(), halves(6))
+    for assay in (a.conditioned_response_matrix, a.response_matrix):
+        with pytest.raises(Undefined, match=rf"{assay.__name__}: .*samples=4.*: samples=8$"):
+            assay(recording, units="place", samples=4)
+
+
+def test_a_factor_is_found_in_a_patch_of_each_channel():
+    both = [
+        a.conditioned_response_matrix(zs.record(model, table(6)), patch=(2, 3, 1), causal=[0, 1])
+        for model in (identity(), blur_of_channels())
+    ]
+    # With the same pairs of pictures (not those of the matrix that all assays share).
+    whole = a.conditioned_response_matrix(zs.record(identity(), table(6)), rule="relative")
+    for found, inside in zip(both, (1, 1 / 9), strict=True):
+        assert found.inside.numpy() == pytest.approx(inside * eye(2).numpy(), rel=1e-5)
+        assert found.patch == (2, 3, 1)
+        assert found.disentanglement == pytest.approx(1)
+    # A map that is scaled changes by the same share everywhere.
+    assert torch.allclose(both[0].matrix, whole.matrix, rtol=1e-5)
+    # Nine places of a ninth each.
+    assert torch.allclose(both[1].matrix, both[0].matrix / 3, rtol=1e-5)
+    assert (both[0].scale < whole.scale).all()
+    assert not {"patch", "inside"} & whole.to_dict().keys()
+    json.dumps(both[0].to_dict())
+    with pytest.raises(
+        ConfigError, match=r"conditioned_response_matrix: patch=\(7, 7, 3\) in maps"
+    ):
+        a.conditioned_response_matrix(zs.record(identity(), table(6)), patch=(7, 7, 3))
+
+
+def blur_of_channels():
+    kernel = torch.full((2, 1, 3, 3), 1 / 9)
+    return zs.wrap(
+        lambda x: x.clone(), lambda z: F.conv2d(z, kernel, padding=1, groups=2), prior=None
+    )
 
 
 def test_the_panel_of_maps_is_about_channels():

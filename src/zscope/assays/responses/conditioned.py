@@ -32,7 +32,9 @@ averaged in both flavours.)
 
 Of latents that are maps, columns are channels (or other `units`), whose response is the Euclidean
 norm over places, of posterior means, and `scaled` is the default: columns are divided by the
-change A_j that replacing the channel makes if all factors vary (see `response_matrix`).
+change A_j that replacing the channel makes if all factors vary (see `response_matrix`). With
+`patch` = (y, x, size) channels are replaced in a square of places alone, A_j is that of these
+places, and `inside` the share of the squared response there.
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 6, 7, 13.
 """
@@ -47,10 +49,18 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import encode, points_of, respond
+from zscope.assays.engine import base_samples, encode, points_of, respond
 from zscope.assays.entry import Entry
 from zscope.assays.parts import shared_result
-from zscope.assays.responses.matrix import Rule, response_matrix, squared_changes
+from zscope.assays.responses.matrix import (
+    Changes,
+    Rule,
+    matrix_of,
+    only_inside,
+    patch_of,
+    response_matrix,
+    squared_changes,
+)
 from zscope.assays.responses.resampling import (
     block_tail,
     block_weights,
@@ -99,6 +109,13 @@ class ConditionedResponseMatrix(Scored):
     interval: Float[Tensor, "2 factors latents"] | None = None
     disentanglement_interval: tuple[float, float] | None = None
     completeness_interval: tuple[float, float] | None = None
+    patch: tuple[int, ...] | None = None  # the only places that were changed: first place, size
+    inside: Float[Tensor, "factors latents"] | None = None  # the share of the response there
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without a patch, if there was none."""
+        left_out = ("patch", "inside") if self.patch is None else ()
+        return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     why_no_interval = NOT_REQUESTED
 
@@ -140,6 +157,7 @@ def conditioned_response_matrix(
     samples: int = 1024,
     units: UnitsOption = "auto",
     groups: Groups | None = None,
+    patch: Sequence[int] | None = None,
     causal: Sequence[int] | None = None,
     threshold: float = 0.5,
     rule: Rule | None = None,
@@ -155,6 +173,7 @@ def conditioned_response_matrix(
     response matrix of the same data (`threshold` and `rule` as there). `resamples` > 0 adds
     intervals, over groups of observations, or over observations where groups are few. `units`
     are the columns: single latents or, of maps, channels; `groups` is another name for a partition.
+    `patch` = (y, x, size) changes maps only there, as in a response matrix.
     """
     who = "conditioned_response_matrix"
     whole(who, 2, samples=samples)
@@ -184,23 +203,29 @@ def conditioned_response_matrix(
         posterior = posterior[torch.from_numpy(rows).to(posterior.mean.device)]
     position = {int(row): index for index, row in enumerate(rows)}
     layout = posterior.layout
-    chosen = units_of(who, units, groups, posterior.latents, layout, rounds=samples)
+    rounds = 2 * len(names) * samples
+    chosen = units_of(who, units, groups, posterior.latents, layout, rounds=rounds)
     chosen.enough(who, len(values))
+    inside = patch_of(patch, layout, chosen, who)
     posterior = points_of(posterior, who)
-    subset_posterior = posterior[[position[int(row)] for row in subset]]
-    usual = isinstance(units, str) and units == "auto" and groups is None
+    usual = isinstance(units, str) and units == "auto" and groups is None and patch is None
     if recording is not None and usual and (threshold, rule) == (0.5, None):
         overall = shared_result(response_matrix, recording)
     else:
-        overall = response_matrix(
+        chosen.enough(who, len(values), len(subset))
+        some = posterior[[position[int(row)] for row in subset]].detach()
+        some = some.to(torch.promote_types(some.mean.dtype, torch.float32))
+        base = base_samples(some, samples, who, separate)
+        overall = matrix_of(
+            who,
             autoencoder,
-            subset_posterior,
-            samples=samples,
-            units=units,
-            groups=groups,
+            some,
+            base,
+            chosen,
+            patch=patch,
             threshold=threshold,
             rule=rule,
-            generator=separate,
+            weights=block_weights(len(base), 0, separate),
         )
     used = _causal_latents(overall.causal if causal is None else causal, len(chosen), who)
     codes = [
@@ -210,8 +235,8 @@ def conditioned_response_matrix(
     unrelated_codes = [
         posterior[[position[int(row)] for row in others]].sample(generator) for others in unrelated
     ]
-    draws, chance_matrix = _measure(
-        autoencoder, pairings, codes, unrelated_codes, chosen, resamples, generator
+    draws, chance_matrix, shares = _measure(
+        autoencoder, pairings, codes, unrelated_codes, chosen, inside, resamples, generator
     )
     if scaled is None:
         scaled = autoencoder.prior is None or layout is not None
@@ -242,6 +267,8 @@ def conditioned_response_matrix(
         interval=None if both is None else torch.stack([e for e in entries if e is not None], 1),
         disentanglement_interval=None if both is None else (float(both[0, 0]), float(both[1, 0])),
         completeness_interval=None if both is None else (float(both[0, 1]), float(both[1, 1])),
+        patch=overall.patch,
+        inside=shares,
     )
     return chosen.name(result)
 
@@ -252,24 +279,35 @@ def _measure(
     codes: list[tuple[Tensor, Tensor]],
     unrelated: list[Tensor],
     units: Units,
+    inside: Tensor | None,
     resamples: int,
     generator: Generator,
-) -> tuple[Float[Tensor, "resamples factors units"], Float[Tensor, "factors units"]]:
-    """M* under each weighting, and the same without conditioning."""
+) -> tuple[
+    Float[Tensor, "resamples factors units"],
+    Float[Tensor, "factors units"],
+    Float[Tensor, "factors units"] | None,
+]:
+    """M* under each weighting, the same without conditioning, and the share inside of a patch."""
 
-    def diagonal(base: Tensor, donors: Tensor, weights: Tensor) -> Tensor:
-        before = respond(autoencoder, base)
-        changes = squared_changes(autoencoder, base, before, donors, units, weights)
+    def change(base: Tensor, donors: Tensor, weights: Tensor) -> Changes:
+        before, donors = respond(autoencoder, base), only_inside(donors, base, inside)
+        return squared_changes(autoencoder, base, before, donors, units, weights, inside)
+
+    def diagonal(changes: Changes) -> Tensor:
         return changes.squares.diagonal(dim1=1, dim2=2).sqrt()
 
-    matrices, unconditioned = [], []
+    matrices, unconditioned, shares = [], [], []
     for pairs, (base, donors), others in zip(pairings, codes, unrelated, strict=True):
         # Resampled after all codes have been drawn: intervals do not change the scores.
-        matrices.append(diagonal(base, donors, pairs.weights(resamples, generator)))
+        conditioned = change(base, donors, pairs.weights(resamples, generator))
+        matrices.append(diagonal(conditioned))
+        if conditioned.share_inside is not None:
+            shares.append(conditioned.share_inside.diagonal())
         # The chance level: the same without conditioning, for pairs that differ in everything.
         equal = torch.full((1, len(others)), 1 / len(others), dtype=torch.float64)
-        unconditioned.append(diagonal(others, others.roll(1, 0), equal)[0])
-    return torch.stack(matrices, dim=1), torch.stack(unconditioned)
+        unconditioned.append(diagonal(change(others, others.roll(1, 0), equal))[0])
+    within = torch.stack(shares) if shares else None
+    return torch.stack(matrices, dim=1), torch.stack(unconditioned), within
 
 
 class FactorPairs:

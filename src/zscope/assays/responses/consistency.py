@@ -226,7 +226,7 @@ def interventional_consistency(
             f"{who}: codes of {recorded.shape[1]} latents were given, but {autoencoder.title} has "
             f"{autoencoder.latents}. Are they codes of this model?"
         )
-    chosen = units_of(who, units, groups, recorded.shape[1], points.layout, rounds=samples)
+    chosen = units_of(who, units, groups, recorded.shape[1], points.layout)
     chosen.enough(who, len(recorded))
     if not of_maps and len(recorded) < max(2, recorded.shape[1]):
         raise Undefined(

@@ -390,7 +390,8 @@ def holes(
         vectors: Codes = hybrid_samples(
             points_of(posterior, who), samples, groups=chosen.lists, generator=generator
         )
-        source = f"{chosen.unit} hybrid" if chosen.names else base
+        kind = "single latent" if chosen.unit == "latent" else chosen.unit
+        source = f"{kind} hybrid" if chosen.names else base
     else:
         vectors = prior_samples(autoencoder, samples, generator=generator)
     return hole_score(

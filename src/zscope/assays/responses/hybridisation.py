@@ -247,7 +247,7 @@ def _cause_hybrids(
 
 ENTRY = Entry(
     question="What changes when one latent is taken from another sample?",
-    takes=("decoder", "codes"),
+    takes=("decoder", "posterior"),
     passes="(latents + 1) * alternatives + 1",
     most=4_000,
     maps="units",

@@ -79,7 +79,10 @@ from zscope.types import Codes, Matrix
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["LEAK", "NEGLIGIBLE", "ResponseMatrix", "Rule", "response_matrix", "squared_changes"]
+__all__ = [
+    "LEAK", "NEGLIGIBLE", "Changes", "ResponseMatrix", "Rule", "matrix_of", "only_inside",
+    "patch_of", "response_matrix", "squared_changes",
+]  # fmt: skip
 
 Rule = Literal["absolute", "relative"]
 NEGLIGIBLE = 1e-4
@@ -229,12 +232,36 @@ def response_matrix(
     recorded = posterior_of(posterior, who)
     chosen = units_of(who, units, groups, base.shape[1], recorded.layout, rounds=len(base))
     chosen.enough(who, len(recorded))
-    inside = _inside(patch, recorded.layout, chosen, who)
+    return matrix_of(
+        who,
+        autoencoder,
+        posterior,
+        base,
+        chosen,
+        patch=patch,
+        threshold=threshold,
+        rule=rule,
+        weights=block_weights(len(base), resamples, generator),
+    )
+
+
+def matrix_of(
+    who: str,
+    autoencoder: Autoencoder,
+    posterior: Recorded,
+    base: Codes,
+    chosen: Units,
+    *,
+    patch: Sequence[int] | None,
+    threshold: float,
+    rule: Rule | None,
+    weights: Tensor,
+) -> ResponseMatrix:
+    """The response matrix of these base samples of the posteriors, under each weighting."""
+    recorded = posterior_of(posterior, who)
+    inside = patch_of(patch, recorded.layout, chosen, who)
     before = shared_responses(autoencoder, posterior, base, who).mean
-    weights = block_weights(len(base), resamples, generator)
-    donors = base.roll(-1, 0)
-    if inside is not None:
-        donors = torch.where(inside.to(base.device), donors, base)
+    donors = only_inside(base.roll(-1, 0), base, inside)
     changes = squared_changes(autoencoder, base, before, donors, chosen, weights, inside)
     matrices = changes.squares.sqrt()
     if recorded.layout is None:
@@ -363,7 +390,7 @@ def _mean_variance(posterior: Posterior, inside: Tensor | None) -> Tensor:
     return mean if inside is None else mean * inside
 
 
-def _inside(
+def patch_of(
     patch: Sequence[int] | None, layout: Layout | None, units: Units, who: str
 ) -> Tensor | None:
     """Which latents lie in a patch of places; None if there is none."""
@@ -389,6 +416,11 @@ def _inside(
     marked = torch.zeros(layout.shape, dtype=torch.bool)
     marked[(slice(None), *(slice(at, at + size) for at in first))] = True
     return layout.flat(marked)
+
+
+def only_inside(donors: Codes, base: Codes, inside: Tensor | None) -> Codes:
+    """The donors of a patch, and the base samples themselves at all other places."""
+    return donors if inside is None else torch.where(inside.to(base.device), donors, base)
 
 
 def _causal(

@@ -36,10 +36,10 @@ from torch import Generator, Tensor
 
 from zscope.assays.active import map_layout
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import decode
+from zscope.assays.engine import decode, posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.units import UnitsOption, units_of
-from zscope.autoencoder import Autoencoder
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership
 from zscope.randomness import fresh
@@ -106,7 +106,7 @@ class VariableNonlinearity(Scored):
 @accepts_recording
 def variable_nonlinearity(
     autoencoder: Autoencoder,
-    codes: Tensor | np.ndarray,
+    codes: Posterior | Tensor | np.ndarray,
     *,
     groups: Groups | None = None,
     units: UnitsOption = "auto",
@@ -126,17 +126,18 @@ def variable_nonlinearity(
         raise ConfigError(
             f"{who}: least={least}; expected a share of the variance, for instance 0.01."
         )
-    recorded = recorded_codes(codes, who)
+    posterior = posterior_of(codes, who)
+    recorded = recorded_codes(posterior.mean, who)
     if len(recorded) < 2:
         raise Undefined(f"{who}: {len(recorded)} code(s), and an exchange needs two. Record more.")
     if groups is None and units == "auto":
         groups = autoencoder.groups
-    layout = map_layout(autoencoder, recorded, who)
+    layout = map_layout(autoencoder, posterior, who)
     parts = units_of(who, units, groups, recorded.shape[1], layout, rounds=2 * samples)
     lists = parts.lists
     order = torch.randperm(len(recorded), generator=fresh(generator))[:samples]
     base = recorded[order.to(recorded.device)]
-    parts.enough(who, len(base))
+    parts.enough(who, len(recorded))
     donors = base.roll(-1, 0)
     start = _decoded(autoencoder, base)
     variance = float((start - start.mean(0)).square().sum(1).mean())
@@ -188,7 +189,7 @@ def _unexplained(moves: Tensor, change: Tensor) -> float:
 
 ENTRY = Entry(
     question="How far from linear is the decoder in each of its variables?",
-    takes=("decoder", "codes"),
+    takes=("decoder", "posterior"),
     passes="samples * (2 * latents + 1)",
     most=12_000,
     on_request=True,
