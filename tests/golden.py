@@ -370,6 +370,20 @@ def changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
     return lines
 
 
+def settled(new: dict[str, Any], old: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The new numbers; where one agrees, the old one, so that no processor's rounding is a change."""
+
+    def choose(where: str, place: str, value: Any) -> Any:
+        before = old.get(where, {})
+        agrees = place in before and same(value, before[place], tolerance(where, place))
+        return before[place] if agrees else value
+
+    return {
+        where: {place: choose(where, place, value) for place, value in values.items()}
+        for where, values in new.items()
+    }
+
+
 def as_text(values: dict[str, dict[str, Any]]) -> str:
     """JSON with one line for each number or short list, so that a change is one line too."""
     blocks = []
@@ -395,5 +409,5 @@ if __name__ == "__main__":
     lines = changes(new, old)
     print("\n".join(lines) or "No number changed.")
     if lines:
-        FILE.write_text(as_text(new), encoding="utf-8")
+        FILE.write_text(as_text(settled(new, old)), encoding="utf-8")
         print(f"\nWrite in CHANGELOG.md what changed and why, with:\n\n  {changelog_line()}")

@@ -57,6 +57,14 @@ def test_a_changed_number_is_named_with_what_it_was(old, new, changed):
     assert lines == ([f"vae: mig: score was {old}, is {new}"] if changed else [])
 
 
+def test_numbers_that_agree_are_not_written_anew():
+    old = {"vae: mig": {"score": 0.5, "gone": 1}}
+    new = {"vae: mig": {"score": 0.50001, "more": 2}, "vae: dci": {"score": 0.1}}
+    expected = {"vae: mig": {"score": 0.5, "more": 2}, "vae: dci": {"score": 0.1}}
+    assert golden.settled(new, old) == expected
+    assert golden.settled({"vae: mig": {"score": 0.6}}, old) == {"vae: mig": {"score": 0.6}}
+
+
 def test_a_missing_result_and_a_missing_field_are_changes():
     old = {"vae: mig": {"score": 0.5, "chance": 0.0}, "vae: sap": {"score": 0.1}}
     lines = golden.changes({"vae: mig": {"score": 0.5}}, old)
