@@ -371,7 +371,7 @@ def changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
 
 
 def settled(new: dict[str, Any], old: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The new numbers; where one agrees, the old one, so that no processor's rounding is a change."""
+    """The new numbers; where one agrees, the old one: rounding of a processor is no change."""
 
     def choose(where: str, place: str, value: Any) -> Any:
         before = old.get(where, {})

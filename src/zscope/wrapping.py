@@ -148,10 +148,22 @@ class Wrapped(Autoencoder):
                 "must return one observation for each code. Does it squeeze or sum its batch?"
             )
         if self._x_shape is not None and tuple(x.shape[1:]) != self._x_shape:
+            decoded = tuple(x.shape[1:])
+            colours = len(decoded) > 1 and decoded[0] == self._x_shape[0]
+            smaller = (
+                colours
+                and len(decoded) == len(self._x_shape)
+                and all(a <= b for a, b in zip(decoded, self._x_shape, strict=True))
+            )  # as convolutions with a stride do where it does not divide the sides
+            advice = (
+                f"crop or resize the data to {' x '.join(map(str, decoded))}"
+                if smaller
+                else "reshape or resize in a small function around the decoder"
+            )
             raise InterfaceError(
-                f"wrap: the decoder returned observations of shape {tuple(x.shape[1:])}, but the "
-                f"encoder takes {self._x_shape}. zscope encodes decoded observations again, so the "
-                "two must agree: reshape or resize in a small function around the decoder."
+                f"wrap: the decoder returned observations of shape {decoded}, but the encoder "
+                f"takes {self._x_shape}. zscope encodes decoded observations again, so the two "
+                f"must agree: {advice}."
             )
         if not x.is_floating_point():
             raise InterfaceError(

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import zscope as zs
 from zscope.cli import app
+from zscope.errors import InterfaceError
 from zscope.report.card import TITLE
 from zscope.report.findings import Check
 from zscope.report.maps import GAINS, OFFSETS, SHOWN
@@ -328,6 +329,17 @@ def test_one_reason_for_many_assays_is_one_line():
     assert len(lines) == 1
     assert lines[0].startswith("  missing  latent-spectrum, equivariance, noise-robustness, ")
     assert "the decoder returned observations of shape (3, 8, 8)" in lines[0].lower()
+
+
+@pytest.mark.parametrize(("side", "fits"), [(34, 32), (30, 28)])
+def test_pictures_whose_sides_the_stride_does_not_divide_should_be_cropped(side, fits):
+    x = torch.nn.functional.interpolate(worlds.pictures(40), size=side)
+    model = zs.wrap(worlds.encode, worlds.decode, prior=None)
+    with pytest.raises(InterfaceError, match=f"crop or resize the data to 3 x {fits} x {fits}"):
+        zs.assays.response_matrix(zs.record(model, x))
+    wider = zs.wrap(worlds.encode, lambda z: worlds.decode(worlds.decode(z)), prior=None)
+    with pytest.raises(InterfaceError, match="in a small function around the decoder"):
+        zs.assays.response_matrix(zs.record(wider, x))
 
 
 def test_a_report_of_too_few_pictures_says_so_and_still_lists_the_channels(tmp_path):

@@ -421,6 +421,15 @@ def test_channels_are_compared_with_the_principal_components_of_their_patches():
     assert mixed.axes < drawn.axes - 0.1
 
 
+def test_sound_in_rows_is_that_of_one_channel():
+    layout = zs.Layout(2, (4,))
+    codes = gaussian_codes(40, 8)
+    posterior = zs.Posterior(codes, codes.abs() / 9 + 0.1, layout=layout)
+    rows = gaussian_codes(40, 16)
+    one, two = (a.codes_against_pca(x, posterior, place=(1,)) for x in (rows, rows[:, None]))
+    assert one.score == two.score
+
+
 def test_pictures_that_no_place_divides_are_not_compared_with_patches():
     layout = zs.Layout(2, (4, 4))
     codes = gaussian_codes(20, 32)

@@ -60,6 +60,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows, centre, unit_scale
 from zscope.errors import ConfigError, Undefined
 from zscope.layout import Layout
+from zscope.map_summary import with_channels
 from zscope.randomness import fresh
 from zscope.recording import Recording
 from zscope.results import Measure, Scored
@@ -226,6 +227,7 @@ def codes_against_pca(
 
 def _patches(who: str, x: Tensor, layout: Layout, place: Tensor) -> Rows:
     """The pixels that belong to a place of each picture, as rows."""
+    x = with_channels(x, layout)  # sound may come as rows
     axes, sides = len(layout.places), tuple(x.shape[2:])
     if len(sides) != axes or any(a % b for a, b in zip(sides, layout.places, strict=True)):
         raise Undefined(
