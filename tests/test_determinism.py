@@ -1,6 +1,7 @@
 """Models that are not functions are noticed, and functions are not suspected."""
 
 import itertools
+import re
 import warnings
 
 import numpy as np
@@ -14,7 +15,8 @@ from zscope.report.findings import Facts
 from zscope.report.rules import RULES
 
 X = torch.randn(40, 6, generator=seeded(0)) + 5
-RULE = next(rule for rule in RULES if rule.name == "not a function")
+BY_NAME = {rule.name: rule for rule in RULES}
+RULE = BY_NAME["not a function"]
 
 
 def linear(inputs, outputs, seed):
@@ -100,9 +102,12 @@ def spoiled(z):
 
 
 def test_a_decoder_that_always_gives_nan_is_a_function():
-    """What is wrong with it, the assays say."""
-    recording = zs.record(zs.wrap(ENCODER, spoiled), X)
-    assert recording.notes == ()
+    with pytest.warns(UserWarning, match="decoder gives NaN or infinite numbers for 4 of 4"):
+        recording = zs.record(zs.wrap(ENCODER, spoiled), X)
+    assert len(recording.notes) == 1
+    assert RULE(Facts(recording, {}, [])) == []
+    (problem,) = BY_NAME["no numbers"](Facts(recording, {}, []))
+    assert (problem.level, problem.text) == ("problem", "The decoder gives NaN or infinite numbers")
     report = zs.assay(recording, names=["effective-rank", "response-matrix"])
     reason = (
         "decoder gave NaN or infinite numbers for 2 of 2 codes, first in number 2 of its output"
@@ -118,15 +123,21 @@ def test_a_decoder_that_gives_nan_at_times_is_none():
     def decoder(z):
         return next(both)(z)
 
-    with pytest.warns(UserWarning, match="decoded twice.* differ by numbers that are NaN"):
+    with pytest.warns(UserWarning, match="record: ") as warned:
         zs.record(zs.wrap(ENCODER, decoder), X)
+    assert re.search("decoded twice.* differ by numbers that are NaN", str(warned[0].message))
 
 
 def test_noise_beside_nan_is_noticed():
     decoder = lambda z: spoiled(z) + 0.1 * torch.randn(len(z), 6)  # noqa: E731
     message = r"decoder is not a function.* up to 0\.\d+ \("
-    with torch.random.fork_rng(), pytest.warns(UserWarning, match=message):
-        zs.record(zs.wrap(ENCODER, decoder), X)
+    with torch.random.fork_rng(), pytest.warns(UserWarning, match="record: ") as warned:
+        recording = zs.record(zs.wrap(ENCODER, decoder), X)
+    first, second = (str(each.message) for each in warned)
+    assert re.search(message, first)
+    assert "decoder gives NaN or infinite numbers" in second
+    (finding,) = RULE(Facts(recording, {}, []))
+    assert "NaN" not in finding.evidence
 
 
 @pytest.mark.parametrize("case", FUNCTIONS)

@@ -3,9 +3,9 @@
 A model that draws its own random numbers, that keeps state from call to call, or whose output
 depends on the rest of the batch (batch norm that never leaves training mode) is measured as it
 is, but a response to an intervention then contains its noise. `notes_on` tries a few
-observations and says what it saw. Outputs count as equal when they differ by less than a
-thousandth of their standard deviation, or by rounding (the root of the float type's epsilon,
-relative to the largest output).
+observations and says what it saw, also that a decoder gives no numbers. Outputs count as equal
+when they differ by less than a thousandth of their standard deviation, or by rounding (the root
+of the float type's epsilon, relative to the largest output).
 """
 
 from collections.abc import Callable
@@ -16,16 +16,18 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder
 
-__all__ = ["FEW", "TOLERANCE", "notes_on"]
+__all__ = ["FEW", "NO_NUMBERS", "TOLERANCE", "notes_on"]
 
 FEW = 4
 """Observations that are tried."""
 TOLERANCE = 1e-3
 """Largest difference between equal outputs, in standard deviations."""
+NO_NUMBERS = "The decoder gives NaN or infinite numbers"
+"""How a note begins that is not about functions."""
 
 
 def notes_on(autoencoder: Autoencoder, x: Tensor, auxiliary: Tensor | None) -> tuple[str, ...]:
-    """What keeps the encoder and the decoder from being functions; () if nothing does.
+    """What keeps the encoder and the decoder from being functions of numbers; () if nothing does.
 
     `x` are a few observations. The caller sets evaluation mode. The global random state is
     put back, so that a model with noise of its own draws the same numbers afterwards.
@@ -43,9 +45,11 @@ def notes_on(autoencoder: Autoencoder, x: Tensor, auxiliary: Tensor | None) -> t
     with torch.random.fork_rng(devices=[]):
         codes = encode(slice(None))[:, : autoencoder.latents]
         notes = [_note(encode, "encoder", "observation", "encoded", len(x))]
-        # Of a decoder that fails, gives NaN or is missing, the assays say so.
+        # Of a decoder that fails or is missing, the assays say so.
         with suppress(Exception):
             notes.append(_note(decode, "decoder", "code", "decoded", len(x)))
+            if bad := int((~decode(slice(None)).isfinite()).any(1).sum()):
+                notes.append(f"{NO_NUMBERS} for {bad} of {len(x)} codes.")
     return tuple(filter(None, notes))
 
 
@@ -86,7 +90,7 @@ def _difference(first: Tensor, second: Tensor, spread: float | None = None) -> s
     finite = first.isfinite()
     if not torch.equal(finite, second.isfinite()):
         return "numbers that are NaN or infinite"
-    # Those that are in both are equal; what they mean for a measurement, the assays say.
+    # Those that are in both are equal.
     first, second = (torch.where(finite, each, 0) for each in (first, second))
     gap = float((first.double() - second.double()).abs().max())
     if gap <= max(TOLERANCE * spread, precision * float(first.abs().max())):

@@ -61,7 +61,7 @@ class Recording:
     seed: int = 0
     factors: Factors | None = None
     shared: dict[Any, Any] = field(default_factory=dict, repr=False)  # see `share`
-    notes: tuple[str, ...] = ()  # what keeps the model from being a function
+    notes: tuple[str, ...] = ()  # what keeps the model from being a function of numbers
     asked: int | None = None  # for how many samples `record` was asked; there may be fewer
     summary: MapSummary | None = None  # of all maps that were encoded, more than are kept
     quick: bool = False  # whether assays take a quarter of their usual samples

@@ -149,17 +149,9 @@ class Wrapped(Autoencoder):
             )
         if self._x_shape is not None and tuple(x.shape[1:]) != self._x_shape:
             decoded = tuple(x.shape[1:])
-            colours = len(decoded) > 1 and decoded[0] == self._x_shape[0]
-            smaller = (
-                colours
-                and len(decoded) == len(self._x_shape)
-                and all(a <= b for a, b in zip(decoded, self._x_shape, strict=True))
-            )  # as convolutions with a stride do where it does not divide the sides
-            advice = (
-                f"crop or resize the data to {' x '.join(map(str, decoded))}"
-                if smaller
-                else "reshape or resize in a small function around the decoder"
-            )
+            advice = "reshape or resize in a small function around the decoder"
+            if self._leaves_a_rest(decoded):
+                advice = f"crop or resize the data to {' x '.join(map(str, decoded))}"
             raise InterfaceError(
                 f"wrap: the decoder returned observations of shape {decoded}, but the encoder "
                 f"takes {self._x_shape}. zscope encodes decoded observations again, so the two "
@@ -250,6 +242,17 @@ class Wrapped(Autoencoder):
             "which. If it is the other way round, wrap the model with layout='channels last'."
         )
         return False
+
+    def _leaves_a_rest(self, decoded: tuple[int, ...]) -> bool:
+        """Whether the sides of observations are a little longer than a multiple of the stride."""
+        assert self._x_shape is not None
+        places = self.layout.places if self.layout is not None else ()
+        if len(places) + 1 != len(decoded) or (len(decoded), decoded[0]) != (
+            len(self._x_shape), self._x_shape[0],
+        ):  # fmt: skip
+            return False
+        sides = zip(self._x_shape[1:], decoded[1:], places, strict=True)
+        return all(0 <= own - side < max(1, own // count) for own, side, count in sides)
 
     def _code_shape_of(self, x: Tensor) -> tuple[int, ...]:
         """The shape of the latents of observations of another size; empty if they are refused."""

@@ -1,10 +1,12 @@
 """All findings: their order, their numbers, and that every rule has its tests."""
 
+import dataclasses
 from pathlib import Path
 
 from rule_facts import BY_NAME, facts, normal, only, said
 from worlds import identity
 
+from zscope.determinism import NO_NUMBERS
 from zscope.report.findings import Finding, Rule, findings, index_list, percent, table, title
 from zscope.report.rules import RULES
 
@@ -17,6 +19,20 @@ def test_every_rule_is_named_once_shows_its_threshold_and_is_tested():
         threshold = f"{100 * rule.threshold:g} %" if as_percent else f"{rule.threshold:g}"
         assert threshold in rule.sentence, rule.name
         assert text.count(f'"{rule.name}"') >= 2, f"{rule.name} lacks a test"
+
+
+def test_a_decoder_that_gives_no_numbers_is_a_problem_of_its_own():
+    """And no reason to say that the model is not a function of its input."""
+    rule = BY_NAME["no numbers"]
+    sound = facts(identity(2), normal(60, latents=2))
+    assert rule(sound) == []
+    note = f"{NO_NUMBERS} for 1 of 4 codes."
+    broken = dataclasses.replace(
+        sound, recording=dataclasses.replace(sound.recording, notes=(note,))
+    )
+    (found,) = rule(broken)
+    assert (found.rule, found.level, found.evidence) == ("no numbers", "problem", note)
+    assert BY_NAME["not a function"](broken) == []
 
 
 def test_problems_come_first_then_what_matters_more():

@@ -124,6 +124,18 @@ def test_a_channel_that_encodes_something_is_not_dead_although_the_decoder_ignor
     assert found.level == "healthy"
 
 
+def test_a_channel_that_is_the_same_for_all_pictures_is_dead(x):
+    def encoder(x):
+        z = worlds.encode(x)
+        ramp = torch.linspace(-2, 2, 8).expand(len(z), 1, 8, 8)
+        z = torch.cat([ramp, z], 1)
+        return z, torch.full_like(z, -4.0)
+
+    model = worlds.declare(zs.wrap(encoder, lambda z: worlds.decode(z[:, 1:])), x)
+    (found,) = BY_NAME["dead channel"](map_facts(model, x))
+    assert found.text == "Channel 0 of 4 carries nothing"
+
+
 def test_whether_a_channel_is_dead_does_not_depend_on_resamples(x):
     recording = zs.record(worlds.dead(x), x)
     names = ["diffusion", "response-matrix"]
@@ -372,6 +384,63 @@ def test_a_declared_std_is_wanted_where_channels_have_their_own_scales(x):
     (found,) = rule(map_facts(model, x, names))
     assert (found.level, found.text[-22:]) == ("problem", "have std 0.25, not 0.5")
     assert '"scaling_factor": 0.5' in found.action
+
+
+@pytest.mark.parametrize(
+    ("factor", "level"), [(1.0, "healthy"), (-1.0, "healthy"), (0.3, "problem")]
+)
+def test_a_factor_beside_means_alone_is_a_scale_and_no_target(x, factor, level):
+    model = worlds.model_of(x)
+    own = model.latent_scaling.scaling_factor
+    mean = (0.0,) * 3
+    model.latent_scaling = LatentScaling(factor * own, None, mean, None)
+    (found,) = BY_NAME["scale off"](map_facts(model, x, ["latent-statistics"]))
+    assert found.level == level
+    name = f"the declared latents_mean and scaling_factor {factor * own:g}"
+    assert found.text.startswith(f"With {name} these latents have std {abs(factor):.2f}")
+
+
+def test_a_target_of_0_is_none(x):
+    model = worlds.declared_by_channel(x)
+    model.latent_scaling = dataclasses.replace(model.latent_scaling, scaling_factor=0.0)
+    (found,) = BY_NAME["scale off"](map_facts(model, x, ["latent-statistics"]))
+    assert found.text.endswith("have std 0.00, not 1")
+
+
+def test_the_surest_kind_of_transformations_is_told_with_its_own_interval(x):
+    facts = map_facts(worlds.healthy(x), x, ["equivariance"])
+    result = dataclasses.replace(
+        facts.get("equivariance"),
+        kinds={"flips": 0.30, "turns": 0.28, "scaling": 0.0},
+        kind_intervals={"flips": (0.2, 0.4), "turns": (0.27, 0.29), "scaling": (0.0, 0.0)},
+    )
+    some = Facts(facts.recording, {"equivariance": result}, [], None, facts.channels)
+    (found,) = BY_NAME["not equivariant"](some)
+    assert found.text.startswith("Turning the picture does not turn the latents (error 0.28")
+    assert "turns 0.28 (95 % interval 0.27 to 0.29), scaling 0.00;" in found.evidence
+
+
+def test_outliers_on_one_side_are_told_with_the_interval_of_the_skewness(x):
+    facts = map_facts(worlds.healthy(x), x, ["latent-statistics"])
+    skew, tails = torch.tensor([0.0, 1.2, 0.0]), torch.tensor([2.0, 1.5, 0.0])
+    result = dataclasses.replace(
+        facts.get("latent-statistics"), kurtosis=tails, skewness=skew,
+        kurtosis_interval=torch.stack([tails - 2, tails + 2], 1),
+        skewness_interval=torch.stack([skew - 0.5, skew + 0.5], 1),
+    )  # fmt: skip
+    some = Facts(facts.recording, {"latent-statistics": result}, [], None, facts.channels)
+    (found,) = BY_NAME["heavy tails"](some)
+    assert found.text == "Perhaps: channel 1 has outliers on one side (skewness 1.2)"
+    assert found.interval == pytest.approx((0.7, 1.7))
+
+
+def test_shares_of_noise_are_percentages_at_both_ends(x):
+    std = torch.tensor([0.005, 0.05, 0.05]).reshape(-1, 1, 1)
+    model = zs.wrap(
+        lambda x: (worlds.encode(x), std.expand(len(x), -1, 8, 8).square().log()), worlds.decode
+    )
+    (found,) = BY_NAME["posterior without noise"](map_facts(model, x, ["latent-statistics"]))
+    assert found.text == "Posterior noise is under 0.1 % to 0.5 % of the variance of a channel"
 
 
 def test_shifts_do_not_hide_that_flips_are_not_followed():

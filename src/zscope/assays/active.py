@@ -32,6 +32,7 @@ from torch import Generator, Tensor
 
 from zscope.assays.engine import Recorded, posterior_of, used_latents
 from zscope.assays.jacobian import Linearised, Table, linearise
+from zscope.assays.pictures import check_pictures
 from zscope.assays.units import MOST_UNITS
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined, did_you_mean
@@ -271,6 +272,8 @@ def _active_channels(who: str, recording: Recording, active: Rule) -> list[int]:
     """The same for channels, over all pictures, on average over places."""
     layout = recording.layout
     assert layout is not None
+    if active in ("used", "mean"):  # by what differs between pictures
+        check_pictures(recording.map_summary.pictures, who, least=2)
     if active == "used":
         return used_latents(recording.model, recording, who)
     if active == "all":

@@ -33,16 +33,18 @@ from zscope.sampling import whole
 from zscope.types import Codes
 
 __all__ = [
-    "EXACT", "NEGLIGIBLE", "Base", "Maps", "Range", "base_pictures", "channel_scales",
+    "EXACT", "NEGLIGIBLE", "NOISE", "Base", "Maps", "Range", "base_pictures", "channel_scales",
     "check_pictures", "constant_channels",
     "data_range", "decode_like", "encode_pictures", "independent_places", "intervals",
-    "layout_of", "signal_shares", "squares", "summary_of", "varying",
+    "layout_of", "signal_channels", "squares", "summary_of", "varying",
 ]  # fmt: skip
 
 Maps = Recording | Posterior
 """What was recorded of a model whose latents have a layout."""
 EXACT = 1e-10
 """Smaller squared errors, in units of the squared range, count as this: 100 dB at most."""
+NOISE = 0.99
+"""A channel of whose variance this share is noise of the posterior carries nothing."""
 FEWEST = 8
 """Pictures, for an interval over pictures."""
 RANGE = 512
@@ -151,16 +153,15 @@ def channel_scales(summary: MapSummary) -> tuple[Tensor, Tensor]:
     return summary.centre + moments["m"], spread
 
 
-def signal_shares(summary: MapSummary) -> Tensor:
-    """How much of the variance of each channel is not noise of the posterior; 0 if it is constant.
+def signal_channels(summary: MapSummary, among: Tensor) -> Tensor:
+    """Which channels `among` some are not nearly all noise of the posterior; all, if none is.
 
-    Means over channels are weighted by it: 1 for all channels of a deterministic model, and 0 for
-    those that a variational one leaves to the prior.
+    Means over channels leave out the others: a variational model has left them to the prior.
     """
     moments = summary.moments()
     means = (moments["m2"] - moments["m"].square()).clamp_min(0)
-    constant = constant_channels(summary)
-    return torch.where(constant, 0, means / torch.where(constant, 1, means + moments["v"]))
+    signal = among & (means > (1 - NOISE) * (means + moments["v"]))
+    return signal if bool(signal.any()) else among
 
 
 def independent_places(summary: MapSummary, *, draws: bool = False) -> Tensor:

@@ -10,25 +10,23 @@ from torch import Tensor
 from zscope.assays.diffusion.importance import UnitImportance
 from zscope.assays.diffusion.locality import Locality
 from zscope.assays.diffusion.spectrum import LatentSpectrum
-from zscope.assays.diffusion.statistics import LatentStatistics
 from zscope.assays.parts import shared_result
-from zscope.assays.pictures import channel_scales
+from zscope.assays.pictures import NOISE, channel_scales
 from zscope.assays.regime.divergence import latent_divergence
 from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.errors import Undefined
+from zscope.map_summary import MapSummary
 from zscope.recording import Recording
 from zscope.results import Result
 
 __all__ = [
-    "LEAST_IMPORTANCE", "LEAST_RESPONSE", "NOISE", "channel_matrix", "channel_table", "types_of",
+    "LEAST_IMPORTANCE", "LEAST_RESPONSE", "channel_matrix", "channel_table", "types_of",
 ]  # fmt: skip
 
 LEAST_RESPONSE = 0.1
 LEAST_IMPORTANCE = 0.01
 """A channel below both carries nothing."""
-NOISE = 0.99
-"""In a variational model, if at least this share of its variance is noise of the posterior, too."""
 
 
 def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[dict[str, Any]]:
@@ -56,7 +54,7 @@ def channel_table(recording: Recording, results: Mapping[str, Result]) -> list[d
     for name, values in _measured(results, len(rows)).items():
         for row, value in zip(rows, values.tolist(), strict=True):
             row[name] = value
-    dead = _dead(rows, results)
+    dead = _dead(rows, results, summary)
     for row, each in zip(rows, dead, strict=True):
         row["dead"] = each
     order = next((key for key in ("importance", "kl", "std") if key in rows[0]), "std")
@@ -92,14 +90,16 @@ def types_of(recording: Recording) -> VariableTypes:
     return shared_result(variable_types, recording)
 
 
-def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[bool | None]:
+def _dead(
+    rows: list[dict[str, Any]], results: Mapping[str, Result], summary: MapSummary
+) -> list[bool | None]:
     """Whether each channel carries nothing: it is passive, or nothing depends on it.
 
     The latter means that its response and its importance are both small, at the upper ends of their
-    intervals. In a variational model it must be nearly all noise besides: so is a channel that is
-    constant where the KL weight is tiny, which keeps a variance far below the prior's and is not
-    passive. Without the response matrix, what is left of a change at one place stands for the
-    response.
+    intervals. In a variational model it must be nearly all noise besides, but for what all pictures
+    have in common: so is a channel that is constant where the KL weight is tiny, which keeps a
+    variance far below the prior's and is not passive. Without the response matrix, what is left of
+    a change at one place stands for the response.
     """
     passive = [row["type"] == "passive" if "type" in row else None for row in rows]
     importance = results.get("unit-importance")
@@ -115,9 +115,7 @@ def _dead(rows: list[dict[str, Any]], results: Mapping[str, Result]) -> list[boo
     if importance.importance_interval is not None:
         most = importance.importance_interval[:, 1]
     unused = (response < LEAST_RESPONSE) & (most < LEAST_IMPORTANCE)
-    if "type" in rows[0]:
-        statistics = results.get("latent-statistics")
-        if not isinstance(statistics, LatentStatistics):
-            return passive
-        unused &= statistics.noise_share >= NOISE
+    if not summary.deterministic:
+        noise = summary.moments()["v"]
+        unused &= noise >= NOISE * (noise + summary.spread().mean(1))
     return [bool(first) or bool(second) for first, second in zip(passive, unused, strict=True)]

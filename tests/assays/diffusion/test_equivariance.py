@@ -78,6 +78,12 @@ def test_space_to_depth_has_the_error_of_mirrored_channels(alpha, tolerance):
             kinds[word].append(each.encoder)
     means = {kind: np.mean(errors) for kind, errors in kinds.items() if errors}
     assert result.kinds == pytest.approx(means)
+    sure = a.equivariance(recording)
+    assert list(sure.kind_intervals) == list(result.kinds)
+    for kind, (low, high) in sure.kind_intervals.items():
+        assert (low + high) / 2 == pytest.approx(sure.kinds[kind])
+    assert sum(sure.interval) / 2 == pytest.approx(sure.score)
+    assert sure.interval[0] < sure.score
     # It shuffles nothing between places: whole shifts are followed exactly.
     assert result.transformations["shift along width"].encoder == pytest.approx(0, abs=1e-10)
 

@@ -72,22 +72,28 @@ def test_maps_constant_in_space_have_no_slope_and_can_be_printed_and_saved(tmp_p
     assert report.save(tmp_path / "page.html").exists()
 
 
-def test_channels_count_by_the_share_that_is_not_noise_of_the_posterior():
-    """H of two channels is their mean, weighted by signal / (signal + noise)."""
+@pytest.mark.parametrize("stds", [(0.1, 0.1), (0.7, 0.1), (2.0, 0.1), (0.1, 2.0)])
+def test_a_copy_is_as_smooth_as_the_pictures_whatever_its_noise(stds):
+    x = torch.cat([power_law(60, 16, 3.0), power_law(60, 16, 0.5, seed=1)], 1)
+    std = torch.tensor(stds).reshape(-1, 1, 1)
+    model = zs.wrap(lambda x: (x.clone(), std.expand_as(x).square().log()), lambda z: z.clone())
+    result = a.latent_spectrum(zs.record(model, x), resamples=0)
+    assert result.score == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(("std", "counts"), [(9.0, True), (11.0, False)])
+def test_channels_that_are_nearly_all_noise_do_not_count(std, counts):
+    """99 % of the variance: of a channel of variance 1, noise of std 10 or more."""
     smooth = power_law(60, 16, 3.0)[:, 0].double()
     rough = white(60, (16, 16), seed=3)
     maps = torch.stack([smooth / smooth.std(), rough / rough.std()], 1)
-    noise = torch.tensor([0.0, 3.0], dtype=torch.float64)  # shares of 1 and 1 / (1 + 9)
-    std = noise[:, None, None].expand_as(maps)
+    stds = torch.tensor([1e-6, std], dtype=torch.float64)[:, None, None].expand_as(maps)
     layout = zs.Layout(2, (16, 16))
-    both = a.latent_spectrum(
-        zs.Posterior(maps.flatten(1), std.flatten(1) + 1e-12, layout=layout), resamples=0
-    ).spectra["space"]
-    apart = [spectrum_of(maps[:, k : k + 1], resamples=0).spectra["space"] for k in (0, 1)]
-    counts = torch.bincount((torch.arange(8)[:, None] + torch.arange(8)).flatten()).double()
-    energy = [torch.tensor(each.bands, dtype=torch.float64) * counts for each in apart]
-    mixed = (energy[0] + energy[1] / 10) / 1.1
-    assert both.high == pytest.approx(float(mixed[8:].sum() / mixed[1:].sum()), rel=1e-3)
+    posterior = zs.Posterior(maps.flatten(1), stds.flatten(1), layout=layout)
+    both = a.latent_spectrum(posterior, resamples=0).spectra["space"].bands
+    apart = [spectrum_of(maps[:, k : k + 1], resamples=0).spectra["space"].bands for k in (0, 1)]
+    expected = np.mean(apart, 0) if counts else np.array(apart[0])
+    assert both == pytest.approx(expected, rel=1e-9)
 
 
 def test_bands_agree_with_the_cosine_transform_of_scipy():

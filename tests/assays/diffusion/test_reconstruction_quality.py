@@ -248,8 +248,10 @@ def test_what_cannot_be_measured_is_refused_with_the_reason():
         a.reconstruction_quality(zs.record(identity(), x[:5]))
     with pytest.raises(InterfaceError, match=r"\(1, 16, 32\), but the encoder takes"):
         a.reconstruction_quality(zs.record(decoding(lambda z: torch.cat([z, z], 3)), x))
+    with pytest.warns(UserWarning, match="decoder gives NaN or infinite"):
+        broken = zs.record(decoding(lambda z: z / 0), x)
     with pytest.raises(InterfaceError, match="decoder gave NaN or infinite"):
-        a.reconstruction_quality(zs.record(decoding(lambda z: z / 0), x))
+        a.reconstruction_quality(broken)
 
 
 def test_more_pictures_than_fit_at_once_give_the_same_numbers(monkeypatch):

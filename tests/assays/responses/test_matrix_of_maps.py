@@ -363,11 +363,12 @@ def test_pictures_for_many_units_are_counted_where_they_were_recorded():
         a.conditioned_response_matrix(zs.record(identity(), halves(5)), units="place")
 
 
-def test_few_samples_of_many_pictures_are_refused_with_more_of_them():
+@pytest.mark.parametrize("units", ["place", "auto"])
+def test_few_samples_of_many_pictures_are_refused_with_more_of_them(units):
     recording = zs.record(identity(), halves(6))
-    for assay in (a.conditioned_response_matrix, a.response_matrix):
+    for assay in (a.conditioned_response_matrix, a.response_matrix, a.variable_nonlinearity):
         with pytest.raises(Undefined, match=rf"{assay.__name__}: .*samples=4.*: samples=8$"):
-            assay(recording, units="place", samples=4)
+            assay(recording, units=units, samples=4)
 
 
 def test_a_factor_is_found_in_a_patch_of_each_channel():

@@ -13,8 +13,8 @@ standard deviation, and r the Chebyshev distance of a place from q,
 
 The identity has score and gain 1 and crosstalk 0; a response spread evenly over P places has 1/P,
 the chance level. An encoder that copies and a decoder that blurs by a box of 3 x 3 have score and
-gain 1/9 and reach 1. In means over channels, those without any response (`silent`) are left out,
-and the others are weighted by the share of their variance that is not noise of the posterior.
+gain 1/9 and reach 1. In means over channels, those without any response (`silent`) and those of
+which 99 % are noise of the posterior are left out.
 Unchanged by permuting, shifting and scaling channels, if the decoder undoes it. One place for each
 base picture, so that the cost does not depend on the size of the maps; intervals are over pictures.
 The definition is ours.
@@ -34,7 +34,7 @@ from zscope.assays.pictures import (
     base_pictures,
     channel_scales,
     intervals,
-    signal_shares,
+    signal_channels,
     summary_of,
 )
 from zscope.autoencoder import Autoencoder
@@ -154,12 +154,11 @@ def locality(
             "channels). Does the decoder ignore the latents? See: zscope assay RUN unit-importance"
         )
     speaking = ~silent
-    weights = signal_shares(summary)[speaking]
-    weights = weights / weights.sum()
+    counted = signal_channels(summary, speaking)
 
     def shares(rows: Tensor) -> Tensor:
-        part = energy[speaking][:, rows].sum(1)
-        return weights @ (part.cumsum(1) / part.sum(1, keepdim=True))
+        part = energy[counted][:, rows].sum(1)
+        return (part.cumsum(1) / part.sum(1, keepdim=True)).mean(0)
 
     within = shares(picture)
     ends, reason = intervals(shares, within, count, resamples, source, who)

@@ -205,14 +205,13 @@ def conditioned_response_matrix(
     layout = posterior.layout
     rounds = 2 * len(names) * samples
     chosen = units_of(who, units, groups, posterior.latents, layout, rounds=rounds)
-    chosen.enough(who, len(values))
+    chosen.enough(who, len(values), len(subset))
     inside = patch_of(patch, layout, chosen, who)
     posterior = points_of(posterior, who)
     usual = isinstance(units, str) and units == "auto" and groups is None and patch is None
     if recording is not None and usual and (threshold, rule) == (0.5, None):
         overall = shared_result(response_matrix, recording)
     else:
-        chosen.enough(who, len(values), len(subset))
         some = posterior[[position[int(row)] for row in subset]].detach()
         some = some.to(torch.promote_types(some.mean.dtype, torch.float32))
         base = base_samples(some, samples, who, separate)

@@ -137,7 +137,7 @@ def variable_nonlinearity(
     lists = parts.lists
     order = torch.randperm(len(recorded), generator=fresh(generator))[:samples]
     base = recorded[order.to(recorded.device)]
-    parts.enough(who, len(recorded))
+    parts.enough(who, len(recorded), len(base))
     donors = base.roll(-1, 0)
     start = _decoded(autoencoder, base)
     variance = float((start - start.mean(0)).square().sum(1).mean())

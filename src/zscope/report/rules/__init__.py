@@ -4,9 +4,10 @@
 a finding is shown on the page together with what was checked.
 """
 
+from zscope.assays.pictures import NOISE
 from zscope.assays.responses.matrix import LEAK
 from zscope.determinism import TOLERANCE
-from zscope.report.channels import LEAST_IMPORTANCE, NOISE
+from zscope.report.channels import LEAST_IMPORTANCE
 from zscope.report.findings import Rule
 from zscope.report.rules import diffusion, features, latents, model, scores, space
 from zscope.usage import EFFECT, NATS
@@ -14,6 +15,14 @@ from zscope.usage import EFFECT, NATS
 __all__ = ["RULES"]
 
 RULES = (
+    Rule(
+        "no numbers",
+        0,
+        "Of a few codes of the data, {threshold:g} are decoded to NaN or infinite numbers.",
+        model.no_numbers,
+        of_collapsed=True,
+        latents="any",
+    ),
     Rule(
         "not a function",
         TOLERANCE,
@@ -175,9 +184,9 @@ RULES = (
         "dead channel",
         0.1,
         "Every channel carries something: in a variational model its posterior variance, over "
-        "pictures and places, is not that of the prior (within {threshold:g} of 1), and in any "
-        "model its response is at least {threshold:g}, its importance at least "
-        f"{LEAST_IMPORTANCE:g}, or less than {100 * NOISE:g} % of it is noise of a posterior.",
+        "pictures and places, is not that of the prior (within {threshold:g} of 1); its response "
+        f"is at least {{threshold:g}} or its importance at least {LEAST_IMPORTANCE:g} (or, in a "
+        f"variational model, less than {100 * NOISE:g} % of it is noise).",
         diffusion.dead_channels,
         of_collapsed=True,
         latents="maps",

@@ -176,9 +176,10 @@ def scale_off(facts: Facts, threshold: float) -> Iterable[Finding]:
             interval=result.interval,
         )
         return
-    target = 1.0  # with numbers for each channel, scaling_factor is the std that is wanted
-    if by_channel and result.declared["scaling_factor"] is not None:
-        target = float(result.declared["scaling_factor"])
+    # Beside latents_std, scaling_factor is the std that is wanted.
+    declared = result.declared
+    target = abs((declared["latents_std"] and declared["scaling_factor"]) or 1.0)
+    if target != 1:
         lines = lines.replace('"scaling_factor": 1.0', f'"scaling_factor": {target:g}')
     value, ends = result.declared_std, declared_interval(result)
     name = declared_name(result.declared)
@@ -214,8 +215,13 @@ def declares_channels(declared: Mapping[str, Any]) -> bool:
 
 def declared_name(declared: Mapping[str, Any]) -> str:
     """The scaling that the configuration of a model declares, as in a sentence."""
+    if declared.get("latents_std") is not None:
+        some = [name for name in ("latents_mean", "latents_std") if declared.get(name) is not None]
+        return f"the declared {and_list(some)}"
     if declares_channels(declared):
-        return "the declared latents_mean and latents_std"
+        factor = declared["scaling_factor"]
+        also = "" if factor is None else f" and scaling_factor {factor:g}"
+        return f"the declared latents_mean{also}"
     return f"scaling_factor {declared['scaling_factor']:g}"
 
 
@@ -266,9 +272,10 @@ def channels_unequal(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
     scale = near_end(ratio, ratio_ends) > threshold
     shifted = near_end(float(away[farthest]), far_ends) > FAR_MEAN
+    other = f", channel {channels[narrowest]} {float(std[narrowest]):.3g}"
     evidence = (
-        f"Channel {channels[widest]} has std {float(std[widest]):.3g}, channel "
-        f"{channels[narrowest]} {float(std[narrowest]):.3g}; the mean of channel "
+        f"Channel {channels[widest]} has std {float(std[widest]):.3g}"
+        f"{other if len(channels) > 1 else ''}; the mean of channel "
         f"{channels[farthest]} is {float(away[farthest]):.2f} standard deviations from 0. "
         f"{result.samples:,} pictures."
     )
@@ -377,6 +384,12 @@ def heavy_tails(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
         return
     if not outlying:
+        if value <= threshold:  # so that its skewness is the larger
+            worst = max(perhaps, key=lambda k: float(result.skewness[k].abs()))
+            side, ends = float(result.skewness[worst]), pair(result.skewness_interval[worst])
+            text = f"channel {worst} has outliers on one side (skewness {side:.2g})"
+            yield undecided(text, evidence, side, ends)
+            return
         ends = pair(result.kurtosis_interval[worst])
         yield undecided(f"channel {worst} has outliers ({numbers})", evidence, value, ends)
         return
@@ -429,7 +442,7 @@ def posterior_noise(facts: Facts, threshold: float) -> Iterable[Finding]:
             value=most,
         )
         return
-    texts = [percent(each) if each >= 0.0005 else f"{each:.1g}" for each in (least, most)]
+    texts = [percent(each) for each in (least, most)]
     yield Check(
         f"Posterior noise is {' to '.join(dict.fromkeys(texts))} of the variance of a channel",
         evidence,
@@ -499,12 +512,18 @@ def not_equivariant(facts: Facts, threshold: float) -> Iterable[Finding]:
     result = facts.get("equivariance")
     if result is None or not result.kinds:
         return
-    kind = max(result.kinds, key=lambda name: result.kinds[name])
-    value, ends = result.kinds[kind], pair(result.kind_intervals.get(kind))
+    kinds, limits = result.kinds, result.kind_intervals
+    surest = {name: near_end(error, pair(limits.get(name))) for name, error in kinds.items()}
+    by = surest if max(surest.values()) > threshold else kinds
+    kind = max(kinds, key=lambda name: by[name])
+    value, ends = kinds[kind], pair(limits.get(kind))
     inside = {name: each for name, each in result.transformations.items() if each.inside}
     outside = len(result.transformations) - len(inside)
-    means = ", ".join(f"{name} {error:.2f}" for name, error in result.kinds.items())
-    evidence = f"Mean errors: {means}{between(ends)}; {result.samples:,} base pictures."
+    means = ", ".join(
+        f"{name} {error:.2f}{between(ends) if name == kind else ''}"
+        for name, error in kinds.items()
+    )
+    evidence = f"Mean errors: {means}; {result.samples:,} base pictures."
     if outside:
         words = "leaves the data and does" if outside == 1 else "leave the data and do"
         evidence += f" {outside} transformation{'' if outside == 1 else 's'} {words} not count."
@@ -528,7 +547,7 @@ def not_equivariant(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield undecided(uncapitalise(text), evidence, value, ends)
     else:
         yield Check(
-            f"Latents follow {and_list(list(result.kinds))} of the picture (error at most "
+            f"Latents follow {and_list(list(kinds))} of the picture (error at most "
             f"{value:.2f}; 1 = unrelated)",
             evidence,
             level="healthy",
