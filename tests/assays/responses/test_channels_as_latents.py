@@ -4,7 +4,16 @@ import math
 
 import pytest
 import torch
-from map_worlds import Counting, PatchPCA, identity, power_law
+from map_worlds import (
+    Counting,
+    PatchPCA,
+    identity,
+    moving_squares,
+    power_law,
+    sines,
+    sound_pooling,
+    video_pooling,
+)
 
 import zscope as zs
 from zscope import assays as a
@@ -152,3 +161,15 @@ def test_hybrids_cost_what_is_stated():
     stated = passes(CATALOGUE["hybridisation"], recording, {})
     assert stated == 6
     assert world.decodings == pytest.approx(stated, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "shown"),
+    [(sound_pooling, sines, (64,)), (video_pooling, moving_squares, (1, 16, 16))],
+)
+def test_hybrids_of_sound_and_video_can_be_drawn(model, data, shown):
+    recording = zs.record(model(), data(24))
+    found = a.hybridisation(recording)
+    assert found._drawable(found.decoded_sources).shape[1:] == shown
+    words = [each.get_text() for each in found.plot().get_xticklabels()]
+    assert words == ["base", *map(str, range(recording.layout.channels)), "other"]

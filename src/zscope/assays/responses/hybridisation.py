@@ -40,6 +40,7 @@ from zscope.types import Codes
 __all__ = ["Hybridisation", "hybridisation"]
 
 SHOWN = 12  # units in the figure
+MOST_SOUND = 2  # channels of sound, as in `zscope.data`
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,13 @@ class Hybridisation(Result):
             ("smallest change", f"{float(change[least]):.4g} ({names[least]})"),
         ]
 
+    def _drawable(self, observations: Tensor) -> Tensor:
+        """Sound as one line, its channels one after another, and of video the middle frame."""
+        shape = self.decoded_sources.shape[1:]
+        if len(shape) == 2 and shape[0] <= MOST_SOUND:
+            return observations.flatten(-2)
+        return observations[..., shape[1] // 2, :, :] if len(shape) == 4 else observations
+
     def plot(self, ax: Any = None) -> Any:
         """The hybrids; of more than 12 units, those that change the base most."""
         from zscope.plots import hybrid_grid, segment_grid
@@ -86,14 +94,15 @@ class Hybridisation(Result):
         change = self.unit_change
         units = sorted(change.argsort(descending=True, stable=True)[:SHOWN].tolist())
         decoded = self.decoded[units][:, units] if self.double else self.decoded[units]
+        decoded, sources = self._drawable(decoded), self._drawable(self.decoded_sources)
         names = [str(unit) for unit in units]
         if self.change.ndim == 2 and not self.double:
             names = [
                 self.unit_names[unit] if self.unit_names else f"latents {_range(self.groups[unit])}"
                 for unit in units
             ]
-            return segment_grid(decoded, self.decoded_sources, names=names, ax=ax)
-        ax = hybrid_grid(decoded, self.decoded_sources, names=names, ax=ax)
+            return segment_grid(decoded, sources, names=names, ax=ax)
+        ax = hybrid_grid(decoded, sources, names=names, ax=ax)
         if len(units) < len(change):
             note = f"({len(units)} of {len(change)}, the largest changes)"
             ax.set_xlabel(f"{ax.get_xlabel()} {note}")
