@@ -191,3 +191,11 @@ def test_the_base_pictures_are_decoded_once_whichever_assay_comes_first(first):
     world.decodings = world.encodings = 0
     a.holes(recording)  # the hybrids alone are new
     assert (world.decodings, world.encodings) == (128, 128)
+
+
+def test_no_hole_at_all_has_an_interval_from_0_exactly():
+    for count in (16, 60, 96):
+        found = a.holes(zs.record(identity(), power_law(count, 8, 2.0)))
+        assert found.score == 0
+        assert found.interval[0] == 0
+        assert 0 < found.interval[1] < 0.4

@@ -139,7 +139,9 @@ class HoleScore(Scored):
         low, high = np.quantile(self.reference.numpy(), ends)
         between = float(((self.displacement > low) & (self.displacement <= high)).double().mean())
         reach = (reach**2 + (between / 2) ** 2) ** 0.5
-        return max(0.0, centre - reach), min(1.0, centre + reach)
+        # Without the rounding of what is 0 or 1 exactly.
+        low = 0.0 if self.score == 0 else max(0.0, centre - reach)
+        return low, 1.0 if self.score == 1 else min(1.0, centre + reach)
 
     def summary(self) -> list[tuple[str, str]]:
         return [

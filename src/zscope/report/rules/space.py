@@ -84,7 +84,7 @@ def holes_between_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
     else:
         yield Finding(
-            f"{percent(result.score)} of {name} fall into holes, hardly more than expected",
+            f"{percent(result.score)} of {name} fall into holes ({percent(chance)} is expected)",
             evidence,
             level="healthy",
             matters=0.7,
