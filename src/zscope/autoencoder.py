@@ -37,6 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from zscope.errors import InterfaceError, Undefined
+from zscope.inference import faster_layers
 from zscope.layout import LatentScaling, Layout, no_layout
 from zscope.randomness import Source, normal
 from zscope.scaling import Scaling
@@ -499,7 +500,7 @@ def evaluation(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     try:
         _set((module, False) for module, _ in modes)
-        with torch.set_grad_enabled(gradients):
+        with torch.set_grad_enabled(gradients), faster_layers(model):
             yield
     finally:
         _set(modes)

@@ -57,9 +57,9 @@ _TENSORS_PER_LAYER = 4
 _OPAQUE_FACTOR = 32
 # Larger chunks than this are no faster, even for networks of a few units.
 _LARGEST_CHUNK = 8192
-# What fits the caches of one processor core: convolutions over four times as much take
-# twice as long, because everything has to come from memory.
-_CACHE_BYTES = 32 * 2**20
+# Four times the largest tensor. Convolutions over four times as much take twice as long: the C
+# library returns the memory of large tensors to the system, and every pass waits for new pages.
+_CACHE_BYTES = 16 * 2**20
 
 
 def memory_budget() -> int:
@@ -299,7 +299,9 @@ def _bytes_per_code(
             x = _decode(autoencoder, example, 0)
             if not autoencoder.needs_auxiliary:  # else it can only decode
                 _encode(autoencoder, x, example, 0)
-        sizes[place] = bytes_at_once(layers, x) / len(example)
+        # Codes count too: those of maps may have more numbers than the pictures.
+        largest = max(bytes_at_once(layers, x), _TENSORS_PER_LAYER * example.nbytes)
+        sizes[place] = largest / len(example)
     return sizes[place]
 
 

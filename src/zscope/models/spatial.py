@@ -49,6 +49,8 @@ FEWEST_PLACES = 7
 class Residual(nn.Module):
     """x + convolution(activation(group norm(x)))."""
 
+    any_order = True
+
     def __init__(self, filters: int, activation: str) -> None:
         super().__init__()
         self.layers = nn.Sequential(
