@@ -33,7 +33,8 @@ def random(*shape):
 
 
 def texts(ax):
-    return [text.get_text() for text in ax.texts if text.get_text()]
+    """All texts but those of a colour bar."""
+    return [text.get_text() for text in ax.texts if text.get_text() and not text.get_gid()]
 
 
 def value(text):
@@ -155,10 +156,39 @@ class TestHeatmap:
     def test_text_can_be_read_on_every_colour(self):
         ax = plots.heatmap(np.linspace(0, 1, 16).reshape(4, 4))
         for text, shade in zip(
-            [t for t in ax.texts if t.get_text()], np.linspace(0, 1, 16), strict=True
+            [t for t in ax.texts if not t.get_gid()], np.linspace(0, 1, 16), strict=True
         ):
             ground = ax.images[0].cmap(ax.images[0].norm(shade))
             assert (text.get_color() == "white") == theme.is_dark(ground)
+
+    @pytest.mark.parametrize(
+        ("matrix", "numbers", "note"),
+        [
+            ([[0.0, 1.0]], ["0.00", "0.25", "0.50", "0.75", "1.00"], "share"),
+            ([[-2e-6, 1e-6]], ["−2", "−1", "0", "1", "2"], "share 1e−6"),
+            ([[0.0, 0.0]], ["0.00", "0.25", "0.50", "0.75", "1.00"], "share"),
+        ],
+    )
+    def test_the_bar_of_colours_says_which_value_has_which_colour(self, matrix, numbers, note):
+        ax = plots.heatmap(matrix, label="share")
+        image, gradient = ax.images
+        *ticks, label = [text for text in ax.texts if text.get_gid()]
+        assert [tick.get_text() for tick in ticks] == numbers
+        assert label.get_text() == note
+        assert (gradient.cmap, gradient.norm) == (image.cmap, image.norm)
+        low, high = image.get_clim()
+        _, right, bottom, top = gradient.get_extent()
+        shades = gradient.get_array()[:, 0]
+        for tick, position in zip(ticks, np.linspace(bottom, top, 5), strict=True):
+            assert tick.get_position() == (pytest.approx(right, abs=0.1), pytest.approx(position))
+            row = round((position - bottom) / (top - bottom) * (len(shades) - 1))
+            shade = low + (high - low) * (position - bottom) / (top - bottom)
+            assert shades[row] == pytest.approx(shade, abs=(high - low) / 100)
+        figure = renders(ax)
+        boxes = [text.get_window_extent() for text in (*ticks, label)]
+        assert boxes[-1].x0 > max(box.x1 for box in boxes[:-1])
+        assert all(is_inside(text, figure) for text in (*ticks, label))
+        assert not plots.heatmap(matrix, bar=False).images[1:]
 
     def test_nan_and_wrong_names_are_refused(self):
         with pytest.raises(ConfigError, match="1 entries that are not finite"):

@@ -337,7 +337,7 @@ def test_a_fault_beside_the_assays_is_kept_with_its_traceback_and_the_rest_goes_
 ):
     module, _, owner = place.partition(":")
     target = getattr(import_module(module), owner) if owner else import_module(module)
-    monkeypatch.setattr(target, part, lambda *_: broken(None))
+    monkeypatch.setattr(target, part, lambda *_, **__: broken(None))
     report = zs.assay(Pictures(), pictures(), names=["response-matrix", "sap"])
     text = report.save(tmp_path / "report.html").read_text()
     assert set(report.results) == {"response-matrix", "sap"}

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from zscope.errors import ConfigError
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 MOST_PANELS = 24
+PANEL = 0.9
+"""The side of a panel of `traversal_panels`, of the distance to the next."""
 APART = 0.015
 """Between lines that are drawn apart, of the range of values."""
 
@@ -276,7 +279,8 @@ def traversal_panels(values: Any, errors: Any, *, names: Sequence[Any] | None = 
 
     `values` (latents x steps) are the values of each moved latent, `errors` (latents x samples x
     steps x latents) the signed N - N'. All panels have one range of errors, so that they can be
-    compared; the ones of the moved latents, on the diagonal, have a grey ground.
+    compared; the ones of the moved latents, on the diagonal, have a grey ground. The range of the
+    moved latent stands at the right of its row.
     """
     values, errors = theme.array(values).astype(float), theme.array(errors).astype(float)
     count = len(errors)
@@ -286,30 +290,57 @@ def traversal_panels(values: Any, errors: Any, *, names: Sequence[Any] | None = 
             f"(latents, samples, steps, latents), got {values.shape} and {errors.shape}."
         )
     labels = theme.labels(count, names)
-    side = float(np.clip(theme.PAGE / (count + 0.4), 0.55, 1.6))
-    figure, grid = theme.panels(
-        count, count, side * count + 0.5, 0.85 * side * count + 0.4, sharex="row", sharey=True
+    side = float(np.clip((theme.PAGE - 1.3) / count, 0.4, 1.6))
+    # All panels are drawn in one pair of axes: a hundred pairs take seconds.
+    ax = theme.axes(None, side * count + 1.3, 0.85 * side * count + 0.8)
+    low, high = float(min(0, errors.min())), float(max(0, errors.max()))
+    scale = PANEL / ((high - low) or 1.0)
+    spans = np.ptp(values, axis=1, keepdims=True)  # an unused latent may have none
+    across = np.where(spans > 0, (values - values[:, :1]) / np.where(spans > 0, spans, 1), 0.5)
+    grid = list(np.ndindex(count, count))  # moved latent, from the top, and observed one
+    corners = {(m, k): np.array([k, count - 1 - m]) + (1 - PANEL) / 2 for m, k in grid}
+    ax.add_collection(
+        PatchCollection(
+            [Rectangle(tuple(corner), PANEL, PANEL) for corner in corners.values()],
+            facecolors=["#f0f0f0" if m == k else "none" for m, k in grid],
+            edgecolors="#d0d0d0",
+            linewidths=0.4,
+        )
     )
-    for m, row in enumerate(grid):
-        for k, panel in enumerate(row):
-            sample_lines(panel, values[m], errors[m, :, :, k])
-            panel.tick_params(labelsize=theme.SMALL, labelbottom=count <= 8)
-            panel.xaxis.set_major_locator(MaxNLocator(2))
-            panel.yaxis.set_major_locator(MaxNLocator(3))
-            if m == k:
-                panel.set_facecolor("#f0f0f0")
-            if m == 0:
-                title = f"latent {labels[k]}" if count <= 8 else labels[k]
-                panel.set_title(title, fontsize=theme.NORMAL, loc="center")
-        row[0].set_ylabel(f"latent {labels[m]}" if count <= 8 else labels[m])
-    engine: Any = figure.get_layout_engine()
-    engine.set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
-    figure.supxlabel("value of the moved latent", fontsize=theme.NORMAL)
-    figure.supylabel(
-        "error of the observed latent, before − after (rows: moved latent)", fontsize=theme.NORMAL
+    zero = np.array([[0, -scale * low], [PANEL, -scale * low]])
+    zeros = [corner + zero for corner in corners.values()]
+    ax.add_collection(LineCollection(zeros, colors=theme.INK, linewidths=0.4))
+    samples = errors.shape[1]
+    shades = theme.categories(samples) if samples <= 8 else [theme.BLUE] * samples
+    gap = np.full((1, 2), np.nan)
+    for sample, shade in enumerate(shades):
+        heights = scale * (errors[:, sample] - low)
+        parts = [
+            [corner + np.column_stack([PANEL * across[m], heights[m, :, k]]), gap]
+            for (m, k), corner in corners.items()
+        ]
+        x, y = np.concatenate([part for pair in parts for part in pair]).T
+        ax.plot(x, y, color=shade, linewidth=0.7, rasterized=samples > 50)
+    ax.set(xlim=(0, count), ylim=(0, count))
+    few = count <= 8
+    words = [f"latent {label}" for label in labels] if few else labels
+    ax.set_xticks(np.arange(count) + 0.5, words)
+    ax.set_yticks(np.arange(count)[::-1] + 0.5, words)
+    ax.tick_params(length=0, labeltop=True, labelbottom=False, labelsize=theme.NORMAL)
+    ax.spines[:].set_visible(False)
+    for m, row in enumerate(values):
+        text = f"{row[0]:.2g} to {row[-1]:.2g}".replace("-", "−")
+        place = (count + 0.06, count - m - 0.5)
+        ax.text(*place, text, fontsize=theme.SMALL, color=theme.GREY, va="center")
+    ax.set_title("observed latent", fontsize=theme.NORMAL, loc="center", pad=14)
+    ax.set_ylabel("moved latent", fontsize=theme.NORMAL)
+    ends = f"{low:.2g} to {high:.2g}".replace("-", "−")
+    ax.set_xlabel(
+        f"in each panel: error of the observed latent, before − after (from {ends}; line: 0)\n"
+        "against the value of the moved latent (range at the right)",
+        fontsize=theme.NORMAL,
     )
-    figure.suptitle("observed latent", fontsize=theme.NORMAL)
-    return figure
+    return theme.figure_of(ax)
 
 
 def sample_lines(ax: Axes, values: np.ndarray, errors: np.ndarray) -> None:

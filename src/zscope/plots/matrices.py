@@ -91,7 +91,8 @@ def heatmap(
         _hatch(ax, absent)
         notes.append(f"hatched: {empty}")
     if bar:
-        theme.colorbar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
+        draw_bar = theme.light_bar if own else theme.colorbar
+        draw_bar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
     if marks is not None:
         notes.append(f"bold: {marked}" if len(marks) else f"none {marked}")
     if notes:

@@ -21,12 +21,13 @@ import numpy as np
 import torch
 
 from zscope.assays import CATALOGUE
+from zscope.assays.choosing import choose
 from zscope.assays.engine import check_size
 from zscope.assays.pictures import base_pictures
 from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
-from zscope.assays.run import Failure, Measurements, Options, choose, isolate, measure
+from zscope.assays.run import Failure, Measurements, Options, isolate, measure
 from zscope.autoencoder import evaluation
 from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.files import likely_cause, writing
@@ -352,16 +353,21 @@ def build(
     title: str | None = None,
     command: str = "",
     config: dict[str, Any] | None = None,
+    brief: bool = False,
 ) -> Report:
-    """The report of a recording."""
+    """The report of a recording.
+
+    A `brief` one is to be printed: it is without the pictures of the page, and without the factor
+    that each latent is about.
+    """
     measurements = measure(
         recording, names, options=options, resamples=resamples, progress=progress, kept=kept
     )
     name = title or ("codes" if recording.model is None else recording.model.title)
     about = background(recording, name, resamples, command, config)
     if recording.layout is not None:
-        return _report_of_maps(recording, measurements, name, about)
-    table, explained, compared = describe_model(recording, measurements)
+        return _report_of_maps(recording, measurements, name, about, brief=brief)
+    table, explained, compared = describe_model(recording, measurements, brief=brief)
     facts = Facts(recording, measurements.results, table, explained)
     return Report(
         title=name,
@@ -375,7 +381,12 @@ def build(
 
 
 def _report_of_maps(
-    recording: Recording, measurements: Measurements, name: str, about: dict[str, Any]
+    recording: Recording,
+    measurements: Measurements,
+    name: str,
+    about: dict[str, Any],
+    *,
+    brief: bool,
 ) -> Report:
     """The report of latents that are maps: about channels, never about single latents."""
     failed, results = measurements.failed, measurements.results
@@ -394,7 +405,8 @@ def _report_of_maps(
             lost = float((x - decoded.reshape(x.shape)).square().sum())
             explained = 1 - lost / total if total > 0 else None
         with isolate("pictures of channels", failed), suppress(ZscopeError):
-            maps = map_pictures(recording, results, [row["channel"] for row in channels])
+            shown = [row["channel"] for row in channels]
+            maps = None if brief else map_pictures(recording, results, shown)
     facts = Facts(recording, results, [], explained, channels)
     everything = findings(facts, RULES, failed)
     card = make_card(everything, measurements)
@@ -423,7 +435,7 @@ def _others(told: list[Finding]) -> list[Finding]:
 
 
 def describe_model(
-    recording: Recording, measurements: Measurements
+    recording: Recording, measurements: Measurements, *, brief: bool = False
 ) -> tuple[list[dict[str, Any]], float | None, dict[str, Any] | None]:
     """The table of latents with traversals, the explained variance, and some reconstructions."""
     matrix, failed = measurements.results.get("response-matrix"), measurements.failed
@@ -436,24 +448,28 @@ def describe_model(
     with isolate("table of latents", failed), suppress(ZscopeError):
         types = measurements.results.get("variable-types")
         types = types if isinstance(types, VariableTypes) else None
-        table = latent_table(recording, responses, types)
+        table = latent_table(recording, responses, types, factors=not brief)
         effects = measurements.results.get("feature-effects")
         if isinstance(effects, FeatureEffects):
             for row in table:
                 row["moves"] = effects.text(row["latent"])
     if recording.model is None or not table:
         return table, None, None
-    with isolate("traversals", failed), suppress(ZscopeError):
-        first = table[:SHOWN]
-        values, decoded = traversals(recording, [row["latent"] for row in first])
-        for row, along, observations in zip(first, values, decoded, strict=True):
-            row["traversal"] = {"values": along.tolist(), "picture": pictures.strip(observations)}
+    if not brief:
+        with isolate("traversals", failed), suppress(ZscopeError):
+            first = table[:SHOWN]
+            values, decoded = traversals(recording, [row["latent"] for row in first])
+            for row, along, observations in zip(first, values, decoded, strict=True):
+                picture = pictures.strip(observations)
+                row["traversal"] = {"values": along.tolist(), "picture": picture}
     with isolate("reconstructions", failed), suppress(ZscopeError):
-        explained, compared = reconstruct(recording)
+        explained, compared = reconstruct(recording, brief=brief)
     return table, explained, compared
 
 
-def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
+def reconstruct(
+    recording: Recording, *, brief: bool = False
+) -> tuple[float | None, dict[str, Any] | None]:
     """The explained variance, 1 - |x - decoded|^2 / |x - mean|^2, and a few reconstructions."""
     device, dtype = recording.autoencoder.place
     # Evenly spaced, because data are often sorted.
@@ -478,6 +494,10 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
             squares += float((x.double() - decoded.double()).square().sum())
             moments += float((x.double() - centre).square().sum())
             parts.append(decoded)
+    known = moments > 0 and math.isfinite(squares)
+    explained = 1 - squares / moments if known else None
+    if brief:
+        return explained, None
     examples = everything[few_rows], torch.cat(parts)[few_rows]
     original, decoded_few = (part.numpy().astype(float) for part in examples)
     few: dict[str, Any] = {"count": len(original)}
@@ -488,8 +508,7 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
         few |= {"original": own[0].tolist(), "decoded": own[1].tolist(), "count": len(own[0])}
         both = np.concatenate([part.reshape(len(part), -1)[:1] for part in (original, decoded_few)])
         few["picture"] = pictures.lines(both, width=480, height=96)
-    known = moments > 0 and math.isfinite(squares)
-    return (1 - squares / moments if known else None), few
+    return explained, few
 
 
 def without_large_blocks(value: Any, codes: int = 0) -> Any:

@@ -28,6 +28,8 @@ def latent_table(
     recording: Recording,
     responses: Sequence[float] | None = None,
     types: VariableTypes | None = None,
+    *,
+    factors: bool = True,
 ) -> list[dict[str, Any]]:
     """One row for each latent, most informative first.
 
@@ -39,8 +41,8 @@ def latent_table(
     spread (standard deviation of the means); low and high (the range of 98 % of the means);
     response (`responses`, the diagonal of the relative response matrix); factor (the one that
     samples of the latent are most informative about) and factor_share (the share of that factor's
-    entropy that they explain beyond chance). A report of vectors adds moves, the features that
-    a latent moves.
+    entropy that they explain beyond chance; without `factors` neither). A report of vectors adds
+    moves, the features that a latent moves.
     """
     posterior = recording.posterior
     codes = posterior.mean.double()
@@ -66,6 +68,8 @@ def latent_table(
     for j, row in enumerate(rows):
         if responses is not None:
             row["response"] = float(responses[j])
+    if not factors:
+        return sorted(rows, key=informativeness, reverse=True)
     # Of samples: the mean of a passive latent may depend on factors, but drowns in the noise.
     samples = posterior.sample(named_generator(recording.seed, "latent table")).double()
     for j, (factor, share) in best_factors(samples, recording.factors).items():

@@ -1,9 +1,11 @@
 """The page: a report as one HTML file that loads nothing."""
 
+import gc
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -64,14 +66,15 @@ def page(report: Report, progress: Watch | None = None) -> str:
     room = ROOM - sum(map(len, strips))
     if layout is not None:
         room = ROOM_OF_MAPS - len(str(report.maps))
-    for done, entry in enumerate(entries):
-        if progress is not None:
-            progress(Progress(f"drawing {entry.name}", done, len(entries), None))
-        folder, about = group_of(entry)
-        group = groups.setdefault(folder, {"name": folder, "about": about, "items": []})
-        item = describe(entry, report, room)
-        room -= sum(len(address) for address, _, _ in item["figures"])
-        group["items"].append(item)
+    with few_to_collect():
+        for done, entry in enumerate(entries):
+            if progress is not None:
+                progress(Progress(f"drawing {entry.name}", done, len(entries), None))
+            folder, about = group_of(entry)
+            group = groups.setdefault(folder, {"name": folder, "about": about, "items": []})
+            item = describe(entry, report, room)
+            room -= sum(len(address) for address, _, _ in item["figures"])
+            group["items"].append(item)
     scores = [row for group in groups.values() for item in group["items"] for row in item["scores"]]
     reasons = [row[key] for row in scores for key in ("no_interval", "no_chance") if key in row]
     return environment.get_template("report.html").render(
@@ -96,6 +99,23 @@ def page(report: Report, progress: Watch | None = None) -> str:
         flat=flatten(report.about),
         style=(TEMPLATES / "report.css").read_text("utf-8"),
     )
+
+
+@contextmanager
+def few_to_collect() -> Iterator[None]:
+    """Within this block, the garbage collector leaves alone what is there already.
+
+    Figures are made of thousands of objects that refer to each other. To find those that are no
+    longer used, the collector visits all others too, which takes a sixth of the time of drawing.
+    """
+    first = gc.get_freeze_count() == 0
+    if first:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if first:
+            gc.unfreeze()
 
 
 def feature_labels(data: dict[str, Any]) -> list[str]:

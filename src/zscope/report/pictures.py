@@ -27,8 +27,9 @@ def figure(drawing: Any, name: str) -> tuple[str, int]:
 
     whole = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
     try:
-        # With a fixed salt, the same figure gives the same bytes.
-        settings: Any = {"svg.hashsalt": name}
+        # With a fixed salt, the same figure gives the same bytes. Letters as text, not as outlines:
+        # less than half the bytes, and a sixth less to draw.
+        settings: Any = {"svg.hashsalt": name, "svg.fonttype": "none"}
         with mpl.rc_context(settings):
             content = _as_svg(whole)
         kind = "svg+xml"
@@ -76,8 +77,6 @@ def strip(observations: Tensor) -> str:
 
 def sheet(pictures: np.ndarray) -> str:
     """Pictures (rows x columns x channels x height x width) as one PNG with narrow gaps."""
-    import matplotlib.image as images
-
     low, high = float(pictures.min()), float(pictures.max())
     if low < -0.05 or high > 1.05:
         pictures = (pictures - low) / ((high - low) or 1.0)
@@ -91,16 +90,14 @@ def sheet(pictures: np.ndarray) -> str:
     pictures = pictures[:, :, ::every, ::every]
     height, width = pictures.shape[2:4]
     gap = max(1, width // 16)
-    paper = np.zeros((down * (height + gap) - gap, across * (width + gap) - gap, 4))
+    paper = np.zeros((down * (height + gap) - gap, across * (width + gap) - gap, 4), np.uint8)
+    pixels = (255 * pictures.clip(0, 1)).astype(np.uint8)
     for row in range(down):
         for column in range(across):
             top, left = row * (height + gap), column * (width + gap)
             cell = paper[top : top + height, left : left + width]
-            cell[..., :3], cell[..., 3] = pictures[row, column], 1
-    memory = io.BytesIO()
-    plain: Any = {"Software": None}  # the same picture gives the same bytes
-    images.imsave(memory, np.clip(paper, 0, 1), format="png", metadata=plain)
-    return address(memory.getvalue(), "png")
+            cell[..., :3], cell[..., 3] = pixels[row, column], 255
+    return address(_png(paper), "png")
 
 
 def coloured(maps: Tensor, *, signed: bool = True) -> Tensor:

@@ -88,18 +88,26 @@ def test_mean_errors_of_moved_and_untouched_latents():
 
 def test_the_figure_of_all_has_a_panel_for_each_pair_and_a_line_for_each_sample():
     found = traversal_responses(curved(3), gaussian_codes(100, 3), samples=12, range=1, steps=5)
-    figure = found.plot_all()
-    panels = np.array(figure.axes).reshape(3, 3)
-    for moved in range(3):
-        assert panels[moved, 0].get_ylabel() == f"latent {moved}"
-        for observed in range(3):
-            lines = panels[moved, observed].collections[0].get_segments()
-            assert len(lines) == 12
-            expected = np.column_stack([found.values[moved], found.error[moved, 4, :, observed]])
-            assert lines[4] == pytest.approx(expected)
-    low, high = panels[1, 2].get_xlim()  # the extremes of the codes
-    codes = gaussian_codes(100, 3)[:, 1]
-    assert (low, high) == pytest.approx((float(codes.min()), float(codes.max())))
+    (ax,) = found.plot_all().axes
+    names = ["latent 0", "latent 1", "latent 2"]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == names
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == names
+    assert ax.get_yticks().tolist() == [2.5, 1.5, 0.5]  # the first latent at the top
+    assert len(ax.lines) == 12
+    low, high = min(0, float(found.error.min())), max(0, float(found.error.max()))
+    codes = gaussian_codes(100, 3)
+    for sample, line in enumerate(ax.lines):
+        parts = line.get_xydata().reshape(3, 3, 6, 2)  # a gap after the 5 steps of each panel
+        assert np.isnan(parts[:, :, -1]).all()
+        for moved in range(3):
+            ends = codes[:, moved].min(), codes[:, moved].max()
+            assert f"{ends[0]:.2g} to {ends[1]:.2g}".replace("-", "−") == ax.texts[moved].get_text()
+            for observed in range(3):
+                x, y = parts[moved, observed, :-1].T
+                across = (found.values[moved] - ends[0]) / (ends[1] - ends[0])
+                up = (found.error[moved, sample, :, observed] - low) / (high - low)
+                assert x == pytest.approx(observed + 0.05 + 0.9 * across, abs=1e-6)
+                assert y == pytest.approx(2 - moved + 0.05 + 0.9 * up, abs=1e-6)
     with pytest.raises(ConfigError, match="expected values of shape"):
         zs.plots.traversal_panels(found.values, found.error[0])
 
