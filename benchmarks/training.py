@@ -1,41 +1,42 @@
-"""How much does zs.train cost, compared with a bare loop and with pythae's trainer?
+"""What does training cost, compared with loops of one's own, with pythae, and with less of itself?
 
-Three trainers do the same work in turn, on one thread each: a bare PyTorch loop over float
-batches in memory; `zs.train` over bytes in a memory map; the trainer of pythae 0.1.2 (in its own
-environment, which is created on first use under .bench/, or given by
-ZSCOPE_PYTHAE=path/to/python). Layers, data and batch sizes are the same.
+- One model: `zs.train` over bytes in a memory map, a bare loop with the fastest settings (fused
+  Adam, channels last), the bare loop that people write (Adam and layout as they come), both over
+  float batches in memory, and the trainer of pythae 0.1.2, in its own environment, which is
+  created on first use under .bench/, or given by ZSCOPE_PYTHAE=path/to/python. Layers, data and
+  batch sizes are the same: the network of Locatello et al. on 64x64, a perceptron on 28x28.
+- Many: ten β-VAEs of a helix with five values of β, and eight perceptrons of 2 x 128 units on
+  16x16, which have more arithmetic, trained together (`zs.train_ensemble`), compared with one.
+- FactorVAE on 16x16, with the discriminator that it has there and with the published one,
+  compared with a VAE.
 
-The time of a step is the difference between a long and a short run, divided by the difference
-in steps, so that starting and saving do not count. All times are processor times of one thread.
-Each turn has a ratio of its own, with the order of the trainers reversed from turn to turn, and
-the median of the ratios counts: a machine that is shared with others is faster in one minute
-than in the next, so that the fastest turn of each trainer would compare different minutes.
+The time of a step is the difference between a long and a short run, divided by the difference in
+steps, so that starting and saving do not count: processor time of one thread. All of one case share
+a process in each turn, except for pythae.
 
-Required: within 5 % of the bare loop for the convolutional network of Locatello et al. on
-64x64, within 10 % for the perceptron on 28x28, and faster than pythae on both. Also ten
-helix VAEs trained together (`zs.train_ensemble`) in less than 3x the time of one, and eight
-perceptrons of 2 x 128 units on 16x16, which have more arithmetic, in less than 4x; `--only
-together` measures these alone.
-
-    python benchmarks/training.py [--turns 5] [--only together]
+    python benchmarks/training.py [--turns 5] [--only one|together|factor-vae]
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 SAMPLES, BATCH, LATENTS = 6400, 64, 10
-CASES = {"conv": ((1, 64, 64), 25, 75), "mlp": ((1, 28, 28), 200, 1000)}
-LIMITS = {"conv": 1.05, "mlp": 1.10}
-TOGETHER = {"helix": (10, 3.0), "pictures": (8, 4.0)}  # members, and their time over that of one
+CASES = {"conv": (1, 64, 64), "mlp": (1, 28, 28)}
+STEPS = {"conv": (25, 75), "mlp": (200, 1000), "helix": (200, 1200), "pictures": (200, 1200),
+         "factor-vae": (20, 120)}  # fmt: skip
+FASTEST = {"conv": 1.05, "mlp": 1.10}  # zs.train over the fastest loop
+TOGETHER = {"helix": (10, 2.2), "pictures": (8, 4.0)}  # members, and their time over that of one
+COMPARED = 10  # steps after which losses are compared
 
 
-def networks(case: str):
+def networks(case: str) -> Any:
     """The same layers as zscope's, in plain PyTorch."""
     from torch import nn
 
@@ -48,7 +49,7 @@ def networks(case: str):
             nn.Linear(LATENTS, 400), nn.ReLU(), nn.Linear(400, 400), nn.ReLU(),
             nn.Linear(400, 784), nn.Unflatten(1, (1, 28, 28)),
         )  # fmt: skip
-        return encoder, decoder
+        return nn.ModuleList([encoder, decoder])
     widths = [(1, 32), (32, 32), (32, 64), (64, 64)]
     convolutions = [
         part for a, b in widths for part in (nn.Conv2d(a, b, 4, 2, padding=1), nn.ReLU())
@@ -64,70 +65,134 @@ def networks(case: str):
         nn.Linear(LATENTS, 256), nn.ReLU(), nn.Linear(256, 1024), nn.ReLU(),
         nn.Unflatten(1, (64, 4, 4)), *transposed[:-1],
     )  # fmt: skip
-    return encoder, decoder
+    return nn.ModuleList([encoder, decoder])
 
 
-def pictures(shape):
+def pictures(shape: tuple[int, ...]) -> Any:
     import numpy as np
 
     return np.random.default_rng(0).integers(0, 256, (SAMPLES, *shape), dtype=np.uint8)
 
 
-def bare(case: str, steps: int) -> float:
-    """A plain training loop on float batches in memory, with the fastest settings."""
+class Loop:
+    """A plain training loop over float batches."""
+
+    def __init__(self, case: str, *, fastest: bool):
+        import torch
+
+        self.networks = networks(case)
+        if fastest:
+            self.networks = self.networks.to(memory_format=torch.channels_last)
+        parameters = self.networks.parameters()
+        self.optimiser = torch.optim.Adam(parameters, lr=1e-4, fused=fastest or None)
+
+    def loss(self, x: Any, noise: Any) -> Any:
+        from torch.nn import functional
+
+        encoder, decoder = self.networks
+        mean, log_variance = encoder(x).chunk(2, 1)
+        z = mean + (log_variance / 2).exp() * noise
+        reconstruction = functional.binary_cross_entropy_with_logits(decoder(z), x, reduction="sum")
+        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum()
+        return (reconstruction + divergence) / BATCH
+
+    def step(self, x: Any, noise: Any) -> Any:
+        loss = self.loss(x, noise)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        return loss
+
+
+def bare(case: str, steps: int, *, fastest: bool) -> float:
     import torch
-    from torch.nn import functional
 
     torch.manual_seed(0)
-    encoder, decoder = (part.to(memory_format=torch.channels_last) for part in networks(case))
-    x_all = torch.from_numpy(pictures(CASES[case][0])).float().div_(255)
-    optimiser = torch.optim.Adam(
-        [*encoder.parameters(), *decoder.parameters()], lr=1e-4, fused=True
-    )
+    loop = Loop(case, fastest=fastest)
+    x_all = torch.from_numpy(pictures(CASES[case])).float().div_(255)
     start = time.process_time()
     for step in range(steps):
         if step % (SAMPLES // BATCH) == 0:
             order = torch.randperm(SAMPLES)
         place = step % (SAMPLES // BATCH) * BATCH
-        x = x_all[order[place : place + BATCH]]
-        mean, log_variance = encoder(x).chunk(2, 1)
-        z = mean + (log_variance / 2).exp() * torch.randn_like(mean)
-        reconstruction = functional.binary_cross_entropy_with_logits(decoder(z), x, reduction="sum")
-        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum()
-        optimiser.zero_grad(set_to_none=True)
-        ((reconstruction + divergence) / BATCH).backward()
-        optimiser.step()
+        loop.step(x_all[order[place : place + BATCH]], torch.randn(BATCH, LATENTS))
     return time.process_time() - start
 
 
-def ours(case: str, steps: int) -> float:
+def build(case: str) -> Any:
+    import zscope as zs
+
+    options = {"backbone": "mlp", "hidden": (400, 400)} if case == "mlp" else {}
+    return zs.models.build("vae", shape=CASES[case], latents=LATENTS, **options)
+
+
+def ours(case: str, steps: int, **settings: Any) -> Any:
+    """Seconds, and the run."""
     import numpy as np
 
     import zscope as zs
 
-    shape = CASES[case][0]
-    options = {"backbone": "mlp", "hidden": (400, 400)} if case == "mlp" else {}
-    model = zs.models.build("vae", shape=shape, latents=LATENTS, **options)
     with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/x.npy", pictures(shape))
-        data = zs.data.load(f"{folder}/x.npy")
-        expected = sum(p.numel() for part in networks(case) for p in part.parameters())
-        assert expected == sum(p.numel() for p in model.parameters()), "not the same network"
+        np.save(f"{folder}/x.npy", pictures(CASES[case]))
+        data, model = zs.data.load(f"{folder}/x.npy"), build(case)
         start = time.process_time()
-        zs.train(model, data, steps=steps, batch=BATCH, out=f"{folder}/run")
-        return time.process_time() - start
+        run = zs.train(
+            model, data, steps=steps, batch=BATCH, out=f"{folder}/run", progress=False, **settings
+        )
+        seconds = time.process_time() - start
+        return seconds, [row["loss"] for row in run.history]
 
 
-def pythae(case: str, steps: int) -> float:
-    import logging
-
+def losses(case: str) -> dict[str, list[float]]:
+    """The loss at the first steps, of both loops with our first weights, batches and noise."""
     import torch
+
+    from zscope.randomness import seed_of
+    from zscope.training import TrainConfig
+    from zscope.training.feeding import batch_rows
+
+    by_trainer = {"ours": ours(case, COMPARED, log_every=1)[1]}
+    config = TrainConfig(steps=COMPARED, batch=BATCH)
+    x_all = torch.from_numpy(pictures(CASES[case])).float().div_(255)
+    for name, fastest in (("fastest", True), ("written", False)):
+        loop = Loop(case, fastest=fastest)
+        copy_weights(build(case), loop.networks)
+        by_trainer[name] = []
+        for step in range(COMPARED + 1):
+            x = x_all[torch.from_numpy(batch_rows(config, SAMPLES, step))]
+            generator = torch.Generator().manual_seed(seed_of(config.seed, step, 0))
+            noise = torch.randn(BATCH, LATENTS, generator=generator)
+            by_trainer[name].append(loop.step(x, noise).item())
+    return by_trainer
+
+
+def copy_weights(source: Any, target: Any) -> None:
+    import torch
+
+    with torch.no_grad():
+        for own, other in zip(source.parameters(), target.parameters(), strict=True):
+            other.copy_(own)
+
+
+def first_loss(case: str, file: str) -> float:
+    """Our loss of the first rows with the noise of global seed 0; the weights go to a file."""
+    import torch
+
+    from zscope.randomness import Tape
+
+    model = build(case)
+    torch.save([p.detach().contiguous() for p in model.parameters()], file)
+    torch.manual_seed(0)
+    x = torch.from_numpy(pictures(CASES[case])[:BATCH]).float().div_(255)
+    loss: float = model.losses(x, Tape([torch.randn(BATCH, LATENTS)])).total.item()
+    return loss
+
+
+def pythae_model(case: str) -> Any:
     from pythae.models import VAE, VAEConfig
     from pythae.models.base.base_utils import ModelOutput
     from pythae.models.nn import BaseDecoder, BaseEncoder
-    from pythae.trainers import BaseTrainer, BaseTrainerConfig
 
-    logging.disable(logging.CRITICAL)
     encoder, decoder = networks(case)
 
     class Encoder(BaseEncoder):
@@ -147,19 +212,26 @@ def pythae(case: str, steps: int) -> float:
         def forward(self, z):
             return ModelOutput(reconstruction=self.layers(z).sigmoid())
 
-    shape = CASES[case][0]
-    x = torch.from_numpy(pictures(shape)).float().div_(255)[: steps * BATCH]
-    epochs = max(1, steps * BATCH // len(x))
-    config = VAEConfig(input_dim=shape, latent_dim=LATENTS, reconstruction_loss="bce")
-    from pythae.data.datasets import BaseDataset
+    config = VAEConfig(input_dim=CASES[case], latent_dim=LATENTS, reconstruction_loss="bce")
+    return VAE(config, encoder=Encoder(), decoder=Decoder())
 
+
+def pythae(case: str, steps: int) -> float:
+    import logging
+
+    import torch
+    from pythae.data.datasets import BaseDataset
+    from pythae.trainers import BaseTrainer, BaseTrainerConfig
+
+    logging.disable(logging.CRITICAL)
+    x = torch.from_numpy(pictures(CASES[case])).float().div_(255)[: steps * BATCH]
     with tempfile.TemporaryDirectory() as folder:
         trainer = BaseTrainer(
-            model=VAE(config, encoder=Encoder(), decoder=Decoder()),
+            model=pythae_model(case),
             train_dataset=BaseDataset(x, torch.zeros(len(x))),
             training_config=BaseTrainerConfig(
                 output_dir=folder,
-                num_epochs=epochs,
+                num_epochs=max(1, steps * BATCH // len(x)),
                 per_device_train_batch_size=BATCH,
                 learning_rate=1e-4,
                 no_cuda=True,
@@ -170,7 +242,23 @@ def pythae(case: str, steps: int) -> float:
         return time.process_time() - start
 
 
-def together(case: str, count: int, steps: int) -> float:
+def pythae_loss(case: str, file: str) -> float:
+    import torch
+    from pythae.data.datasets import DatasetOutput
+
+    model = pythae_model(case)
+    own = [*model.encoder.parameters(), *model.decoder.parameters()]
+    with torch.no_grad():
+        for weights, other in zip(own, torch.load(file), strict=True):
+            weights.copy_(other)
+        torch.manual_seed(0)
+        x = torch.from_numpy(pictures(CASES[case])[:BATCH]).float().div_(255)
+        loss: float = model(DatasetOutput(data=x)).loss.item()
+        return loss
+
+
+def many(case: str, count: int, steps: int, member: int = 0) -> Any:
+    """Seconds and the last losses of `count` models, or of one of them trained alone."""
     import torch
 
     import zscope as zs
@@ -179,38 +267,68 @@ def together(case: str, count: int, steps: int) -> float:
         data, options = zs.data.load("helix"), {"latents": 2, "hidden": (32, 32, 32, 32)}
     else:
         x = torch.rand(SAMPLES, 1, 16, 16, generator=torch.Generator().manual_seed(0))
-        data, options = zs.data.from_arrays(x), {"latents": 10, "hidden": (128, 128)}
+        data, options = zs.data.from_arrays(x), {"latents": LATENTS, "hidden": (128, 128)}
 
-    def build(seed):
-        return zs.models.build("vae", shape=data.shape, backbone="mlp", seed=seed, **options)
+    def make(seed: int) -> Any:
+        own = {"beta": (0.001, 0.01, 0.1, 0.5, 1.0)[seed % 5], "seed": seed}
+        return zs.models.build("beta-vae", shape=data.shape, backbone="mlp", **own, **options)
 
+    settings: dict[str, Any] = {"steps": steps, "rate": 1e-3, "progress": False}
     start = time.process_time()
     if count == 1:
-        zs.train(build(0), data, steps=steps, rate=1e-3)
+        runs = [zs.train(make(member), data, seed=member, **settings)]
     else:
-        zs.train_ensemble(build, data, seeds=range(count), steps=steps, rate=1e-3)
-    return time.process_time() - start
+        runs = zs.train_ensemble(make, data, seeds=range(count), **settings)
+    return time.process_time() - start, [run.history[-1]["loss"] for run in runs]
 
 
-def worker(contenders: str, case: str) -> None:
-    """One turn of each contender in one process: prints the milliseconds of their steps.
-
-    The bare loop and zs.train share a process, so that both have the same memory layout; pythae
-    has its own interpreter.
-    """
+def factor(discriminator: str, steps: int) -> Any:
+    """Seconds, and the first reconstruction and divergence."""
     import torch
 
-    torch.set_num_threads(1)
-    short, long = (200, 1200) if case in TOGETHER else CASES[case][1:]
-    runs = {
-        name: (lambda steps, name=name: together(case, int(name), steps))
-        if case in TOGETHER
-        else (lambda steps, name=name: globals()[name](case, steps))
-        for name in contenders.split(",")
+    import zscope as zs
+
+    x = torch.rand(SAMPLES, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    options: dict[str, Any] = {"shape": (1, 16, 16), "latents": LATENTS, "hidden": (128, 128)}
+    if discriminator == "none":
+        model = zs.models.build("vae", **options)
+    else:
+        given = {} if discriminator == "default" else {"discriminator": discriminator}
+        model = zs.models.build("factor-vae", **options, **given)
+    start = time.process_time()
+    run = zs.train(model, zs.data.from_arrays(x), steps=steps, progress=False)
+    row = run.history[0]
+    return time.process_time() - start, [row["reconstruction"], row["divergence"]]
+
+
+def worker(case: str, contenders: list[str]) -> list[float]:
+    """One turn of each contender in one process: the seconds of a step of each."""
+    short, long = STEPS[case]
+    works = {
+        "ours": lambda steps: ours(case, steps)[0],
+        "fastest": lambda steps: bare(case, steps, fastest=True),
+        "written": lambda steps: bare(case, steps, fastest=False),
+        "pythae": lambda steps: pythae(case, steps),
+        "one": lambda steps: many(case, 1, steps)[0],
+        "together": lambda steps: many(case, TOGETHER[case][0], steps)[0],
+        "none": lambda steps: factor("none", steps)[0],
+        "default": lambda steps: factor("default", steps)[0],
+        "published": lambda steps: factor("published", steps)[0],
     }
-    for run in runs.values():
-        run(short)  # warm up
-    print(*[1000 * (run(long) - run(short)) / (long - short) for run in runs.values()])
+    for name in contenders:
+        works[name](short)  # warm up
+    return [(works[name](long) - works[name](short)) / (long - short) for name in contenders]
+
+
+def values(case: str, file: str) -> dict[str, list[float]]:
+    """What the contenders of a case compute, for comparison."""
+    if case in CASES:
+        return {**losses(case), "first": [first_loss(case, file)]}
+    if case == "factor-vae":
+        return {name: factor(name, 1)[1] for name in ("none", "default", "published")}
+    count = TOGETHER[case][0]
+    alone = [many(case, 1, COMPARED, member)[1][0] for member in range(count)]
+    return {"one": alone, "together": many(case, count, COMPARED)[1]}
 
 
 def peer_python() -> str:
@@ -229,61 +347,118 @@ def peer_python() -> str:
     return str(python)
 
 
-def turn(python: str, contender: str, case: str) -> list[float]:
+def child(python: str, *words: str) -> Any:
     process = subprocess.run(
-        [python, __file__, "--worker", contender, case],
+        [python, __file__, "--worker", *words],
         check=False,
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     if process.returncode:
-        sys.exit(f"{contender} failed on {case}:\n{process.stderr[-2000:]}")
-    return [float(number) for number in process.stdout.splitlines()[-1].split()]
+        sys.exit(f"{' '.join(words)} failed:\n{process.stderr[-2000:]}")
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def measure(case: str, contenders: list[str], turns: int) -> dict[str, list[float]]:
+    """Seconds of a step of each contender in each turn, in an order that is reversed each time."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    own = [name for name in contenders if name != "pythae"]
+    for number in range(turns):
+        order = own[:: -1 if number % 2 else 1]
+        found = child(sys.executable, "turn", case, *order)
+        for name, value in zip(order, found, strict=True):
+            seconds[name].append(value)
+        if "pythae" in contenders:
+            seconds["pythae"] += child(peer_python(), "turn", case, "pythae")
+    return seconds
+
+
+def one_model(turns: int) -> Any:
+    from ratios import Ratio, agreement, released
+
+    torch_version = released("torch")
+    for case, limit in FASTEST.items():
+        with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+            found = child(sys.executable, "values", case, file.name)
+            theirs = child(peer_python(), "first", case, file.name)
+        seconds = measure(case, ["ours", "fastest", "written", "pythae"], turns)
+        words = f"losses of {COMPARED + 1} steps from the same weights, batches and noise"
+        for name, goal, about in (
+            ("fastest", limit, "a bare loop with fused Adam, channels last, float batches"),
+            ("written", 1.0, "a bare loop with Adam and layout as they come, float batches"),
+        ):
+            same = agreement(words, found["ours"], found[name], 1e-5, relative=True)
+            yield Ratio(
+                f"step of zs.train, {case}, {name} loop", "training", seconds["ours"],
+                seconds[name], about, torch_version, same, at_most=goal,
+            )  # fmt: skip
+        yield Ratio(
+            f"step of zs.train, {case}", "peers", seconds["ours"], seconds["pythae"],
+            "pythae's trainer", "pythae 0.1.2",
+            agreement("the first loss, same weights, batch and noise", found["first"], theirs,
+                      1e-5, relative=True), at_most=1.0,
+        )  # fmt: skip
+
+
+def together(turns: int) -> Any:
+    from ratios import Ratio, agreement
+
+    import zscope
+
+    for case, (count, limit) in TOGETHER.items():
+        found = child(sys.executable, "values", case, "-")
+        seconds = measure(case, ["one", "together"], turns)
+        words = f"losses after {COMPARED} steps of {count} models with 5 values of β, and of each"
+        yield Ratio(
+            f"step of {count} models together, {case}", "training", seconds["together"],
+            seconds["one"], "one of them, trained alone", f"zscope {zscope.__version__}",
+            agreement(words + " alone", found["together"], found["one"], 1e-4, relative=True),
+            at_most=limit,
+        )  # fmt: skip
+
+
+def factor_vae(turns: int) -> Any:
+    from ratios import Ratio, agreement
+
+    import zscope
+
+    found = child(sys.executable, "values", "factor-vae", "-")
+    seconds = measure("factor-vae", ["none", "default", "published"], turns)
+    for name, goal in (("default", 3.0), ("published", None)):
+        yield Ratio(
+            f"step of FactorVAE on 16x16, {name} discriminator", "training", seconds[name],
+            seconds["none"], "a VAE with the same networks", f"zscope {zscope.__version__}",
+            agreement("first reconstruction and divergence", found[name], found["none"], 1e-6,
+                      relative=True), at_most=goal,
+        )  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--only", choices=["together"], help="ensembles alone")
-    parser.add_argument("--worker", nargs=2, metavar=("CONTENDER", "CASE"))
+    parts = {"one": one_model, "together": together, "factor-vae": factor_vae}
+    parser.add_argument("--only", choices=parts, help="a part of it, which is not written down")
+    parser.add_argument("--worker", nargs="+", metavar="WORD", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        worker(*options.worker)
+        import torch
+
+        torch.set_num_threads(1)
+        job, case, *rest = options.worker
+        jobs = {"turn": lambda: worker(case, rest), "values": lambda: values(case, *rest),
+                "first": lambda: [pythae_loss(case, *rest)]}  # fmt: skip
+        print(json.dumps(jobs[job]()))
         return 0
-    failed: list[str] = []
-    peer = "" if options.only else peer_python()
-    for case in () if options.only else CASES:
-        times: dict[str, list[float]] = {"bare": [], "ours": [], "pythae": []}
-        for number in range(options.turns):
-            order = ["bare", "ours"][:: 1 if number % 2 else -1]
-            milliseconds = turn(sys.executable, ",".join(order), case)
-            for name, value in zip(order, milliseconds, strict=True):
-                times[name].append(value)
-            times["pythae"] += turn(peer, "pythae", case)
-        typical = {name: median(values) for name, values in times.items()}
-        ratio = median(a / b for a, b in zip(times["ours"], times["bare"], strict=True))
-        peers = median(a / b for a, b in zip(times["pythae"], times["ours"], strict=True))
-        passed = ratio <= LIMITS[case] and peers > 1
-        failed += [] if passed else [case]
-        verdict = "ok" if passed else "FAILED"
-        print(
-            f"{case:5}  bare {typical['bare']:6.2f} ms  zs.train {typical['ours']:6.2f} ms  "
-            f"pythae {typical['pythae']:6.2f} ms  |  zs.train / bare {ratio:.3f} (at most "
-            f"{LIMITS[case]})  pythae / zs.train {peers:.2f} (above 1)  {verdict}",
-            flush=True,
-        )
-    for case, (count, limit) in TOGETHER.items():
-        pairs = [turn(sys.executable, f"1,{count}", case) for _ in range(options.turns)]
-        alone, members = (median(each) for each in zip(*pairs, strict=True))
-        ratio = median(b / a for a, b in pairs)
-        failed += [] if ratio < limit else [case]
-        print(
-            f"{case:8}  one {alone:.3f} ms  {count} together {members:.3f} ms  |  ratio "
-            f"{ratio:.2f} (below {limit:g})  {'ok' if ratio < limit else 'FAILED'}",
-            flush=True,
-        )
-    return 1 if failed else 0
+    from ratios import finish
+
+    if options.only:
+        missed = False
+        for ratio in parts[options.only](options.turns):
+            print(ratio, flush=True)
+            missed |= ratio.missed
+        return int(missed)
+    return finish("training", [r for part in parts.values() for r in part(options.turns)])
 
 
 if __name__ == "__main__":

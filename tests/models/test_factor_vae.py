@@ -100,20 +100,26 @@ def test_shuffling_keeps_every_latent_and_loses_their_dependence():
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
-def test_a_trained_discriminator_recovers_the_total_correlation_of_a_gaussian(correlation):
+@pytest.mark.parametrize(
+    ("sizes", "rate", "steps"), [([32, 32], 5e-3, 300), ([128] * 6, 0.1 / 128, 120)],
+    ids=["two layers", "the default for small observations"],
+)  # fmt: skip
+def test_a_trained_discriminator_recovers_the_total_correlation_of_a_gaussian(
+    correlation, sizes, rate, steps
+):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        discriminator = Discriminator(2, [32, 32])
+        discriminator = Discriminator(2, sizes)
     mixing = torch.tensor([[1.0, 0.0], [correlation, math.sqrt(1 - correlation**2)]])
-    optimiser = torch.optim.Adam(discriminator.parameters(), lr=5e-3, betas=(0.5, 0.9))
+    optimiser = torch.optim.Adam(discriminator.parameters(), lr=rate, betas=(0.5, 0.9))
     generator = seeded(0)
 
     def codes(count):
         return torch.randn(count, 2, generator=generator) @ mixing.T
 
-    for step in range(300):
+    for step in range(steps):
         for group in optimiser.param_groups:
-            group["lr"] = 5e-3 * (1 - step / 300)
+            group["lr"] = rate * (1 - step / steps)
         optimiser.zero_grad()
         discriminator.contest(codes(512), generator)[1].backward()
         optimiser.step()
@@ -124,8 +130,37 @@ def test_a_trained_discriminator_recovers_the_total_correlation_of_a_gaussian(co
 
 
 def test_the_published_discriminator_has_six_layers_of_a_thousand():
-    model = zs.models.build("factor-vae", shape=(5,), latents=10)
+    model = zs.models.build("factor-vae", shape=(5,), latents=10, discriminator="published")
     weights = sum(p.numel() for p in model.objective.discriminator.parameters())
     assert weights == 11 * 1000 + 5 * 1001 * 1000 + 1001 * 2
     rival = model.rivals["discriminator"]
     assert (rival.rate, rival.betas) == (1e-4, (0.5, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("shape", "width"),
+    [((3,), 128), ((784,), 191), ((1, 16, 16), 128), ((1, 28, 28), 191), ((3, 32, 32), 250),
+     ((1, 64, 64), 1000), ((3, 128, 128), 1000)],
+)  # fmt: skip
+def test_the_discriminator_is_as_wide_as_the_observations_are_large(shape, width):
+    recipe = zs.models.recipe_for("factor-vae", DataOf(shape))
+    assert recipe["options"]["discriminator"] == [width] * 6
+    assert recipe["options"]["discriminator_rate"] == pytest.approx(0.1 / width)
+
+
+def test_a_discriminator_of_ones_own_has_the_published_rate_unless_it_is_given():
+    def recipe(**options):
+        return zs.models.recipe_for("factor-vae", DataOf((3,)), **options)["options"]
+
+    assert recipe(discriminator="16,16")["discriminator_rate"] == 1e-4
+    assert recipe(discriminator_rate=3e-3)["discriminator"] == [128] * 6
+    assert recipe(discriminator_rate=3e-3)["discriminator_rate"] == 3e-3
+    with pytest.raises(zs.ZscopeError, match="discriminator='large'; expected .* or 'published'"):
+        recipe(discriminator="large")
+
+
+class DataOf:
+    factors = None
+
+    def __init__(self, shape):
+        self.shape = shape

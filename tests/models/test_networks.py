@@ -18,7 +18,7 @@ from zscope.models.networks import (
     mlp_decoder,
     mlp_encoder,
 )
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 
 # The sizes of maps, in the backbone `spatial`, follow from those of the pictures: test_spatial_vae.
 OF_VECTORS = [name for name, backbone in BACKBONES.items() if backbone.layout is None]

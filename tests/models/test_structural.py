@@ -138,7 +138,7 @@ def test_a_ladder_reads_the_first_variable_from_the_whole_depth(shape):
 @pytest.fixture
 def counted(monkeypatch):
     """Models are built to be counted: their weights stay without memory and numbers."""
-    monkeypatch.setattr(zs.models, "initialise", lambda model, **settings: None)
+    monkeypatch.setattr("zscope.models.building.initialise", lambda model, **settings: None)
 
 
 def test_small_pictures_have_the_published_number_of_weights(counted):

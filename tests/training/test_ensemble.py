@@ -139,6 +139,36 @@ def test_members_may_differ_in_numbers_of_the_loss(name, option, values, others)
     assert runs[0].history[-1]["loss"] != pytest.approx(wrong.history[-1]["loss"], rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "settings"),
+    [
+        ("beta-vae", {}, {"schedule": "cosine", "warmup": 3}),
+        ("beta-vae", {}, {"optimiser": "adagrad", "clip": 0.5}),
+        ("factor-vae", {"discriminator": (4,)}, {}),
+        ("annealed-vae", {"capacity_steps": 6}, {}),
+    ],
+    ids=["schedule", "adagrad", "rivals", "not traced"],
+)
+def test_members_may_have_rates_of_their_own(name, options, settings):
+    def make(seed):
+        return zs.models.build(
+            name, shape=(3,), latents=2, hidden=(6,), seed=seed, **options
+        ).double()
+
+    settings = {"steps": 6, "batch": 32, "log_every": 2, **settings}
+    rates = [1e-3, 3e-2, 1e-2]
+    runs = zs.train_ensemble(make, ROWS, seeds=SEEDS, rate=rates, **settings)
+    for seed, rate, run in zip(SEEDS, rates, runs, strict=True):
+        alone = zs.train(make(seed), ROWS, seed=seed, rate=rate, **settings)
+        for row, other in zip(run.history, alone.history, strict=True):
+            assert row == pytest.approx(other, rel=1e-9)
+        assert run.config["rate"] == rate
+    wrong = zs.train(make(SEEDS[0]), ROWS, seed=SEEDS[0], rate=rates[1], **settings)
+    assert runs[0].history[-1]["loss"] != pytest.approx(wrong.history[-1]["loss"], rel=1e-6)
+    with pytest.raises(ConfigError, match="2 rates for 3 seeds"):
+        zs.train_ensemble(make, ROWS, seeds=SEEDS, rate=rates[:2], **settings)
+
+
 def test_every_number_of_a_loss_can_be_carried():
     """What is not in the table above has no numbers, or weights of its own."""
     numbers = {

@@ -105,8 +105,9 @@ PICTURES = np.random.default_rng(3).random((60, 1, 8, 8)).astype(np.float32)
         ("beta-vae", {"hidden": (4, 4)}, {"optimiser": "adagrad"}),
         ("factor-vae", {"hidden": (4, 4), "discriminator": (4, 4)}, {}),
         ("beta-vae", {"backbone": "locatello"}, {}),
+        ("beta-vae", {"hidden": (4, 4)}, {"rate": (1e-2, 3e-3)}),
     ],
-    ids=["square matrices", "adagrad", "rivals", "kernels"],
+    ids=["square matrices", "adagrad", "rivals", "kernels", "rates"],
 )
 def test_states_of_every_shape_are_those_of_single_runs_and_are_resumed(
     tmp_path, monkeypatch, model, options, settings
@@ -132,7 +133,8 @@ def test_states_of_every_shape_are_those_of_single_runs_and_are_resumed(
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
     few = {"steps": 3, "batch": 16, "rate": 1e-2, "clip": 1.0, **settings}
     member = zs.train_ensemble(make, data, seeds=SEEDS, **few)[1].model
-    alone = zs.train(make(3), data, seed=3, **few).model
+    own = few["rate"][1] if isinstance(few["rate"], tuple) else few["rate"]
+    alone = zs.train(make(3), data, seed=3, **{**few, "rate": own}).model
     weights = dict(member.named_parameters())
     start = dict(make(3).named_parameters())
     for name, expected in alone.named_parameters():
@@ -288,7 +290,7 @@ def test_runs_have_a_folder_each_or_none(tmp_path):
         train_together(models, ROWS, configs, [tmp_path / "a", tmp_path / "a"])
     with pytest.raises(ConfigError, match="others have none"):
         train_together(models, ROWS, configs, [tmp_path / "a", None])
-    configs[1] = TrainConfig(steps=2, seed=3, batch=8, rate=1e-3)
-    with pytest.raises(ConfigError, match="rate=0.0001 and another rate=0.001"):
+    configs[1] = TrainConfig(steps=2, seed=3, batch=9)
+    with pytest.raises(ConfigError, match="batch=8 and another batch=9"):
         train_together(models, ROWS, configs, [None, None])
     assert not list(tmp_path.iterdir())

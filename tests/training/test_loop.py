@@ -17,7 +17,7 @@ import zscope as zs
 from zscope import store
 from zscope.autoencoder import Losses, Posterior
 from zscope.errors import ConfigError, InterfaceError, RunError, TrainingError
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 from zscope.training import TrainConfig
 from zscope.training.feeding import batch_rows
 from zscope.training.keeping import how_to_resume

@@ -9,8 +9,6 @@ with the covariance over the batch (divided by its size). The penalty is 0 exact
 is the identity. Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848, eq. 6 and 7.
 """
 
-from collections.abc import Callable
-
 import torch
 
 from zscope.autoencoder import Losses, Posterior
@@ -60,25 +58,39 @@ def _with_penalty(batch: Batch, penalty: Scalar) -> Losses:
     return Losses(reconstruction + divergence + penalty, terms, batch.posterior)
 
 
-def _entry(number: str, of: str, objective: Callable[..., Losses], diagonal: float) -> Entry:
-    return Entry(
-        name=f"dip-vae-{number.lower()}",
-        title=f"DIP-VAE-{number}: a VAE with a penalty on the covariance of its {of}",
-        formula="E_q[-log p(x | z)] + KL + λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²",
-        paper="Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848",
-        summary=__doc__ or "",
-        objective=objective,
-        refuses={
-            "point": POINT,
-            "full": "the penalty uses the variance of each latent alone",
-            "maps": "the covariances of hundreds of latents cannot be estimated from batches",
-        },
-        options={
-            "offdiagonal": Option(10.0, "λ_od, weight of the covariances.", not_negative),
-            "diagonal": Option(diagonal, "λ_d, weight of the variances.", not_negative),
-        },
-    )
+FORMULA = "E_q[-log p(x | z)] + KL + λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²"
+PAPER = "Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848"
+REFUSES = {
+    "point": POINT,
+    "full": "the penalty uses the variance of each latent alone",
+    "maps": "the covariances of hundreds of latents cannot be estimated from batches",
+}
+OFFDIAGONAL = Option(10.0, "λ_od, weight of the covariances.", not_negative)
+DIAGONAL = "λ_d, weight of the variances."
 
-
-FIRST = _entry("I", "means", dip_vae_i, 100.0)
-SECOND = _entry("II", "codes", dip_vae_ii, 10.0)
+FIRST = Entry(
+    name="dip-vae-i",
+    title="DIP-VAE-I: a VAE with a penalty on the covariance of its means",
+    formula=FORMULA,
+    paper=PAPER,
+    summary=__doc__ or "",
+    objective=dip_vae_i,
+    refuses=REFUSES,
+    options={
+        "offdiagonal": OFFDIAGONAL,
+        "diagonal": Option(100.0, DIAGONAL, not_negative),
+    },
+)
+SECOND = Entry(
+    name="dip-vae-ii",
+    title="DIP-VAE-II: a VAE with a penalty on the covariance of its codes",
+    formula=FORMULA,
+    paper=PAPER,
+    summary=__doc__ or "",
+    objective=dip_vae_ii,
+    refuses=REFUSES,
+    options={
+        "offdiagonal": OFFDIAGONAL,
+        "diagonal": Option(10.0, DIAGONAL, not_negative),
+    },
+)

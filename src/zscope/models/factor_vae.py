@@ -12,11 +12,16 @@ Both are updated in the same step: the first loss has no gradient for the weight
 second none for all others. D has an optimiser of its own, Adam with decays .5 and .9.
 Shuffled codes come from the same batch (the paper takes a second one).
 
-Kim & Mnih, ICML 2018, arXiv:1802.05983, algorithm 2; the discriminator has six hidden layers
-of 1000 units, leaky ReLU of slope 0.2.
+Kim & Mnih, ICML 2018, arXiv:1802.05983, algorithm 2; appendix A: on pictures of 64 x 64 the
+discriminator has six hidden layers of 1000 units, leaky ReLU of slope 0.2, and a rate of 1e-4.
+With discriminator=published it has them on all data. By default the layers are as wide as the
+observations are large: 1000 units for each 64 x 64 places of a picture (or features of a row), at
+least 128 and at most 1000. The rate grows as the layers shrink, 0.1 / width, as Adam needs for
+layers of any width to learn equally fast (Yang et al., NeurIPS 2021, arXiv:2203.03466).
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +40,10 @@ from zscope.types import Codes, Number, Scalar
 __all__ = ["Discriminator", "FactorVAE", "shuffle"]
 
 SLOPE = 0.2
+PUBLISHED = (1000,) * 6
+PUBLISHED_PLACES = 64 * 64
+NARROWEST = 128
+PUBLISHED_RATE = 1e-4
 
 
 class FactorVAE(nn.Module, StatefulObjective):
@@ -153,6 +162,30 @@ def shuffle(z: Codes, source: Source) -> Codes:
     return z.gather(0, normal(z, source).argsort(0))
 
 
+def layers(value: Any) -> list[int]:
+    """Reads the sizes of a discriminator's layers, or the word for those of the paper."""
+    if value == "published":
+        return list(PUBLISHED)
+    try:
+        return sizes(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or 'published'") from None
+
+
+def fit(shape: tuple[int, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The discriminator for observations of a shape, where it is not given, and its rate."""
+    chosen, rate = options["discriminator"], options["discriminator_rate"]
+    width = PUBLISHED[0]
+    if chosen is None:
+        width = width * math.prod(shape[-2:]) // PUBLISHED_PLACES
+        width = min(max(width, NARROWEST), PUBLISHED[0])
+        chosen = [width] * len(PUBLISHED)
+    return {
+        "discriminator": chosen,
+        "discriminator_rate": PUBLISHED_RATE * PUBLISHED[0] / width if rate is None else rate,
+    }
+
+
 ENTRY = Entry(
     name="factor-vae",
     title="FactorVAE: a VAE with a penalty on dependent latents, estimated by a discriminator",
@@ -166,7 +199,17 @@ ENTRY = Entry(
     },
     options={
         "alpha": Option(35.0, "Weight of the total correlation (γ in the paper).", not_negative),
-        "discriminator": Option([1000] * 6, "Sizes of the discriminator's layers.", sizes),
-        "discriminator_rate": Option(1e-4, "Learning rate of the discriminator.", positive),
+        "discriminator": Option(
+            None,
+            "Sizes of the discriminator's layers, or published: 6 of 1000. Default: 6 of 1000 for "
+            "pictures of 64 x 64 and more; on smaller ones narrower, by their places.",
+            layers,
+        ),
+        "discriminator_rate": Option(
+            None,
+            "Its learning rate. Default: 1e-4; with the default layers 0.1 / width.",
+            positive,
+        ),
     },
+    fit=fit,
 )

@@ -1,13 +1,41 @@
-"""Training: `train` for one model, `train_ensemble` for several seeds of a small model."""
+"""Training: `train` for one model, `train_ensemble` for several seeds of a small model.
 
-from zscope.training.config import TrainConfig, read_config
-from zscope.training.ensemble import can_train_together, train_ensemble, train_together
-from zscope.training.loop import train
+Functions are loaded when they are first used: the settings of a run need no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zscope.training.config import TrainConfig, read_config
+    from zscope.training.ensemble import can_train_together, train_ensemble, train_together
+    from zscope.training.loop import train
 
 __all__ = [
-    "TrainConfig", "can_train_together", "read_config", "train", "train_ensemble",
+    "TrainConfig",
+    "can_train_together",
+    "read_config",
+    "train",
+    "train_ensemble",
     "train_together",
-]  # fmt: skip
+]
+
+_HOMES = {
+    "TrainConfig": "config",
+    "can_train_together": "ensemble",
+    "read_config": "config",
+    "train": "loop",
+    "train_ensemble": "ensemble",
+    "train_together": "ensemble",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zscope.training' has no attribute {name!r}")
+    value = getattr(import_module(f"zscope.training.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

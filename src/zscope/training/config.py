@@ -16,10 +16,10 @@ from pydantic import (
     model_validator,
 )
 
+from zscope.documents import FORMAT, verify
 from zscope.errors import ConfigError
 from zscope.files import open_regular
 from zscope.scaling import Scaling
-from zscope.store import FORMAT, verify
 
 __all__ = [
     "RATE", "DataRecipe", "Half", "ModelRecipe", "Split", "Start", "TrainConfig", "read_config",

@@ -63,7 +63,7 @@ def train_ensemble(
     steps: int | None = None,
     epochs: float | None = None,
     batch: int | None = None,
-    rate: float | None = None,
+    rate: float | Sequence[float] | None = None,
     preset: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -74,10 +74,10 @@ def train_ensemble(
     """Train `build(seed)` for every seed, all at once; returns one run for each.
 
     The models must have the same architecture and no running statistics (batch norm); numbers
-    in their losses, such as β, may differ. `monitor` and `settings` are those of `train`. With
-    `out`, each run is written to out/seed-N during training, and all of them can be resumed
-    together. A run whose loss becomes NaN is marked as failed, and the others go on; the error
-    is raised in the end.
+    in their losses, such as β, may differ, and `rate` may be one for each. `monitor` and
+    `settings` are those of `train`. With `out`, each run is written to out/seed-N during
+    training, and all of them can be resumed together. A run whose loss becomes NaN is marked as
+    failed, and the others go on; the error is raised in the end.
     """
     listed = list(seeds) if isinstance(seeds, Iterable) else []
     if not listed or len(set(listed)) < len(listed):
@@ -91,9 +91,15 @@ def train_ensemble(
     begun = [path for path in paths if path is not None and store.is_run(path)]
     if resume and begun:
         settings.setdefault("scaling", store.open_run(begun[0]).config.get("scaling"))
+    rates = list(rate) if isinstance(rate, Iterable) else [rate] * len(listed)
+    if len(rates) != len(listed):
+        raise ConfigError(
+            f"train_ensemble: {len(rates)} rates for {len(listed)} seeds. Give one rate, or one "
+            "for each seed."
+        )
     configs = [
-        configure(model, dataset, steps, epochs, batch, rate, seed, dict(settings), preset)
-        for model, seed in zip(models, listed, strict=True)
+        configure(model, dataset, steps, epochs, batch, own, seed, dict(settings), preset)
+        for model, own, seed in zip(models, rates, listed, strict=True)
     ]
     return train_together(
         models, dataset, configs, paths, resume=resume, progress=progress, monitor=monitor
@@ -112,8 +118,9 @@ def train_together(
 ) -> list[store.Run]:
     """Train models of one architecture, each with its configuration, into its run directory.
 
-    Configurations may differ in the seed, and in the seed and the numbers of the model
-    (`can_train_together`). Without a path a run stays in memory. A finished ensemble is loaded.
+    Configurations may differ in the seed and the rate, and in the seed and the numbers of the
+    model (`can_train_together`). Without a path a run stays in memory. A finished ensemble is
+    loaded.
     """
     check_configs(configs, paths)
     check_same_architecture(models)
@@ -323,15 +330,15 @@ def check_configs(configs: Sequence[TrainConfig], paths: Sequence[Path | None]) 
                     f"train_ensemble: {key}={value!r:.60}, which models that are trained together "
                     "cannot have. Train them one by one with zs.train, or by a sweep."
                 )
-    first = configs[0].model_dump(exclude={"seed", "model"})
+    first = configs[0].model_dump(exclude={"seed", "model", "rate"})
     for own in configs[1:]:
-        now = own.model_dump(exclude={"seed", "model"})
+        now = own.model_dump(exclude={"seed", "model", "rate"})
         if differing := [key for key in first if first[key] != now[key]]:
             key = differing[0]
             raise ConfigError(
                 f"train_ensemble: one run has {key}={first[key]!r} and another {key}={now[key]!r}. "
-                "Runs that are trained together may differ in the seed and in numbers of the loss "
-                "such as β: train these separately."
+                "Runs that are trained together may differ in the seed, in the rate and in numbers "
+                "of the loss such as β: train these separately."
             )
 
 

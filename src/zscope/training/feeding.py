@@ -22,7 +22,7 @@ from torch import Tensor
 from zscope.autoencoder import Trainable, plain_copy
 from zscope.data.dataset import Dataset
 from zscope.errors import DataError
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 from zscope.training.config import TrainConfig
 
 __all__ = ["Feed", "Neighbours", "batch_rows"]

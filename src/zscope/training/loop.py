@@ -27,7 +27,7 @@ from zscope.errors import ConfigError, InterfaceError
 from zscope.files import lock
 from zscope.interrupts import Interrupts, watch_interrupts
 from zscope.presets import preset as find_preset
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 from zscope.training.branching import as_start, load_weights
 from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.config import TrainConfig, validate
@@ -46,8 +46,8 @@ from zscope.training.progress import Progress, collapse_warning, show
 from zscope.types import Codes
 
 __all__ = [
-    "Measure", "configure", "describe", "flush_denormals", "make_optimisers", "pick_device",
-    "run_loop", "train", "trainable", "update", "watch_interrupts",
+    "Measure", "advance", "backward", "configure", "describe", "flush_denormals",
+    "make_optimisers", "pick_device", "run_loop", "train", "trainable", "watch_interrupts",
 ]  # fmt: skip
 
 # What to add to a row of the history, from the posterior variances of its batch: a column for
@@ -258,7 +258,8 @@ def run_loop(
                     bar.update(step, row)
             else:
                 bar.update(step, None)
-            update(optimisers, losses.whole, config, step)
+            backward(optimisers, losses.whole)
+            advance(optimisers, config, step)
             done = step + 1
             if should_stop(interrupted, stop, log, config):
                 save(done, "interrupted")
@@ -349,17 +350,20 @@ def make_optimisers(
     return {"main": main, **optimisers}
 
 
-def update(
+def backward(optimisers: dict[str, torch.optim.Optimizer], loss: torch.Tensor) -> None:
+    """Compute all gradients, of the same weights."""
+    for optimiser in optimisers.values():
+        optimiser.zero_grad(set_to_none=True)
+    torch.autograd.backward(loss)
+
+
+def advance(
     optimisers: dict[str, torch.optim.Optimizer],
-    loss: torch.Tensor,
     config: TrainConfig,
     step: int,
     clip: Callable[[Any, float], Any] = torch.nn.utils.clip_grad_norm_,
 ) -> None:
-    """Step all optimisers on gradients of the same weights."""
-    for optimiser in optimisers.values():
-        optimiser.zero_grad(set_to_none=True)
-    torch.autograd.backward(loss)
+    """Step all optimisers on the gradients."""
     for optimiser in optimisers.values():
         for group in optimiser.param_groups:
             if config.clip is not None:

@@ -16,10 +16,12 @@ from torch.func import functional_call, stack_module_state, vmap
 from zscope.autoencoder import Losses, Posterior, Trainable
 from zscope.data.dataset import Dataset
 from zscope.layout import Layout
-from zscope.randomness import Shapes, Tape, normal, seed_of
+from zscope.randomness import Shapes, Tape, normal
+from zscope.seeds import seed_of
 from zscope.training.config import TrainConfig
 from zscope.training.feeding import Feed, batch_rows
-from zscope.training.loop import make_optimisers, update
+from zscope.training.loop import advance, backward, make_optimisers
+from zscope.training.tracing import trace
 
 __all__ = ["Noise", "Outputs", "Stack", "member_losses"]
 
@@ -61,7 +63,8 @@ class Stack:
         device: torch.device,
     ) -> None:
         self.models, self.dataset, self.configs, self.device = models, dataset, configs, device
-        first, self.config = models[0], configs[0]
+        # The largest rate: the others take a part of its steps, which cannot enlarge rounding.
+        first, self.config = models[0], max(configs, key=lambda own: own.rate)
         self.feed = Feed(first, dataset, device)
         self.noise = Noise(first, *self.feed.at(self.config, 0), [own.seed for own in configs])
         parameters, self.buffers = stack_module_state([_Forward(model) for model in models])
@@ -69,13 +72,16 @@ class Stack:
             name.removeprefix("model."): _stored(stack) for name, stack in parameters.items()
         }
         self.optimisers = make_optimisers(first, self.config, self.weights)
-        self.alone = [make_optimisers(model, self.config) for model in models]
+        self.alone = [make_optimisers(*pair) for pair in zip(models, configs, strict=True)]
         self.numbers = {
             key: torch.tensor([model.numbers[key] for model in models], dtype=first.place[1])
             for key in first.numbers
             if len({model.numbers[key] for model in models}) > 1
         }
         self.numbers = {key: values.to(device) for key, values in self.numbers.items()}
+        shares = [own.rate / self.config.rate for own in configs]
+        differ = min(shares) < 1
+        self.shares = torch.tensor(shares, dtype=first.place[1]).to(device) if differ else None
         self.skeleton = _Forward(copy.deepcopy(first).to("meta"))
         # Always with the first batch and the first weights: a resumed ensemble must choose the
         # same operations as one that was never stopped.
@@ -83,15 +89,39 @@ class Stack:
 
     def losses(self, step: int) -> Outputs:
         arguments, constants = self._arguments(step)
-        return (self.plain or self._together(constants))(self.parameters, *arguments)
+        if self.plain is None:
+            return self._together(constants)(self.parameters, *arguments)
+        outputs, self.gradients = self.plain(*arguments)
+        return outputs
 
     @property
     def parameters(self) -> dict[str, Tensor]:
         """The stacked weights by the names and in the shapes that the modules know."""
-        return {f"model.{name}": _turned(stack) for name, stack in self.weights.items()}
+        return _named(self.weights)
 
     def update(self, outputs: Outputs, step: int) -> None:
-        update(self.optimisers, outputs[0].sum(), self.config, step, clip_each)
+        if self.plain is None:
+            backward(self.optimisers, outputs[0].sum())
+        else:
+            for name, gradient in self.gradients.items():
+                weights = self.weights[name]
+                ordered = gradient.stride() == weights.stride()
+                weights.grad = gradient if ordered else _like(weights, gradient)
+        main = [] if self.shares is None else _tensors(self.optimisers["main"])
+        before = [stack.detach().clone() for stack in main]
+        advance(self.optimisers, self.config, step, clip_each)
+        if self.shares is not None:
+            self._shorten(main, before, self.shares)
+
+    @torch.no_grad()
+    def _shorten(self, stacks: list[Tensor], before: list[Tensor], shares: Tensor) -> None:
+        """Take of the last step of each member the share that belongs to its own rate.
+
+        A step of Adam or Adagrad is the rate times a direction in which the rate has no part.
+        """
+        for stack, start in zip(stacks, before, strict=True):
+            share = shares.reshape(-1, *[1] * (stack.ndim - 1))
+            stack.copy_(torch.lerp(start, stack, share))
 
     @torch.no_grad()
     def hand_out(self) -> None:
@@ -117,7 +147,9 @@ class Stack:
             for stack, parameters in zip(_tensors(optimiser), places, strict=True):
                 states = [own.state[p] for own, p in zip(alone, parameters, strict=True)]
                 optimiser.state[stack] = {
-                    key: value if key == "step" else _like(stack, [own[key] for own in states])
+                    key: value
+                    if key == "step"
+                    else _like(stack, _turned(torch.stack([own[key] for own in states])))
                     for key, value in states[0].items()
                 }
 
@@ -142,31 +174,52 @@ class Stack:
 
         return vmap(member)
 
-    def _trace(self) -> Callable[..., Outputs] | None:
-        """The losses as plain batched operations; None if they cannot be traced.
+    def _trace(self) -> Callable[..., tuple[Outputs, dict[str, Tensor]]] | None:
+        """The losses and their gradients as plain operations; None if they cannot be traced.
 
-        For a network of a few units, functional_call and vmap would take longer at every step
-        than the arithmetic.
+        For a network of a few units, functional_call, vmap and autograd would take longer at
+        every step than the arithmetic.
         """
         arguments, constants = self._arguments(0)
-        # A trace would fix what changes from step to step. It would also mix up the gradients
-        # of rivals with those of the rest.
-        if "step" in constants or len(self.optimisers) > 1:
+        # A trace would fix what changes from step to step.
+        if "step" in constants:
             return None
-        from torch.fx.experimental.proxy_tensor import make_fx  # slow to load
-
         together = self._together(constants)
-        detached = {name: stack.detach() for name, stack in self.parameters.items()}
-        plain: Callable[..., Outputs] = make_fx(together)(detached, *arguments)
-        # A trace may drop a detach: it is used only if its gradients are the true ones.
-        trained = [stack for stack in self.weights.values() if stack.requires_grad]
-        gradients = [
-            torch.autograd.grad(
-                run(self.parameters, *arguments)[0].sum(), trained, allow_unused=True
-            )
-            for run in (plain, together)
-        ]
-        return plain if all(map(_close, *gradients)) else None
+        trained = {name: stack for name, stack in self.weights.items() if stack.requires_grad}
+        outputs = together(self.parameters, *arguments)
+        expected = {
+            name: gradient
+            for name, gradient in zip(trained, _gradients(outputs, trained), strict=True)
+            if gradient is not None
+        }
+        names, keys = list(self.weights), list(outputs[2])
+
+        def whole(weights: dict[str, Tensor], others: dict[str, Tensor], *rest: Any) -> Any:
+            results = together(_named({name: {**weights, **others}[name] for name in names}), *rest)
+            return results[0].sum(), results
+
+        def flat(*tensors: Tensor) -> list[Tensor]:
+            weights = dict(zip(names, tensors, strict=False))
+            rest = _unflatten(arguments, tensors[len(names) :])
+            own = {name: weights.pop(name) for name in expected}
+            gradients, results = torch.func.grad(whole, has_aux=True)(own, weights, *rest)
+            total, losses, terms, posterior = results
+            return [*gradients.values(), total, losses, *terms.values(), *posterior]
+
+        weights = [stack.detach() for stack in self.weights.values()]  # which optimisers change
+        operations = trace(flat, [*weights, *_flatten(arguments)])
+
+        @torch.no_grad()
+        def plain(*arguments: Any) -> tuple[Outputs, dict[str, Tensor]]:
+            results = operations(*weights, *_flatten(arguments))
+            gradients = dict(zip(expected, results, strict=False))
+            total, losses, *others = results[len(expected) :]
+            terms = dict(zip(keys, others, strict=False))
+            return (total, losses, terms, tuple(others[len(keys) :])), gradients
+
+        gradients = plain(*arguments)[1]
+        same = all(map(_close, gradients.values(), expected.values()))
+        return plain if same else None
 
 
 class Noise:
@@ -199,12 +252,39 @@ def member_losses(outputs: Outputs, member: int, layout: Layout | None = None) -
 
 def clip_each(parameters: list[Tensor], largest: float) -> None:
     """Clip the gradient of every member by its own norm, as in a run of its own."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    squares = [gradient.reshape(len(gradient), -1).square().sum(1) for gradient in gradients]
+    gradients = {p: p.grad for p in parameters if p.grad is not None}
+    squares = [gradient.reshape(len(p), -1).square().sum(1) for p, gradient in gradients.items()]
     norms = torch.stack(squares).sum(0).sqrt()
     factors = (largest / (norms + 1e-6)).clamp(max=1)
-    for gradient in gradients:
-        gradient.mul_(factors.reshape(-1, *[1] * (gradient.ndim - 1)))
+    for p, gradient in gradients.items():
+        # Not in place: in a trace two weights may have the same tensor as their gradient.
+        p.grad = gradient * factors.reshape(-1, *[1] * (p.ndim - 1))
+
+
+def _gradients(outputs: Outputs, weights: dict[str, Tensor]) -> Sequence[Tensor | None]:
+    return torch.autograd.grad(outputs[0].sum(), list(weights.values()), allow_unused=True)
+
+
+def _named(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"model.{name}": _turned(stack) for name, stack in weights.items()}
+
+
+def _flatten(arguments: tuple[Any, ...]) -> list[Tensor]:
+    """All tensors of `Stack._arguments`, in order."""
+    buffers, x, draws, extras, numbers = arguments
+    return [*buffers.values(), x, *draws, *extras.values(), *numbers.values()]
+
+
+def _unflatten(like: tuple[Any, ...], tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    buffers, _, draws, extras, numbers = like
+    left = iter(tensors)
+    return (
+        {key: next(left) for key in buffers},
+        next(left),
+        [next(left) for _ in draws],
+        {key: next(left) for key in extras},
+        {key: next(left) for key in numbers},
+    )
 
 
 def _turned(stack: Tensor) -> Tensor:
@@ -219,20 +299,18 @@ def _stored(stack: Tensor) -> Tensor:
     return stack.detach().mT.contiguous().requires_grad_(stack.requires_grad)
 
 
-def _like(stack: Tensor, states: list[Tensor]) -> Tensor:
-    """The states of all members, stacked in the memory order of the weights.
+def _like(stack: Tensor, numbers: Tensor) -> Tensor:
+    """The same numbers in the memory order of the weights.
 
-    A fused optimiser goes through weights and states in the order of their memory.
+    A fused optimiser goes through weights, gradients and states in the order of their memory.
     """
-    return torch.empty_like(stack, requires_grad=False).copy_(_turned(torch.stack(states)))
+    return torch.empty_like(stack, requires_grad=False).copy_(numbers)
 
 
 def _tensors(optimiser: torch.optim.Optimizer) -> list[Tensor]:
     return [tensor for group in optimiser.param_groups for tensor in group["params"]]
 
 
-def _close(first: Tensor | None, second: Tensor | None) -> bool:
+def _close(first: Tensor, second: Tensor) -> bool:
     """Whether two gradients are equal up to rounding."""
-    if first is None or second is None:
-        return first is second
     return bool((first - second).norm() <= 1e-4 * second.norm())
