@@ -10,7 +10,8 @@ from worlds import World, gaussian_codes, grid, identity, random_rotation
 import zscope as zs
 from zscope import assays as a
 from zscope.assays import CATALOGUE
-from zscope.assays.run import choose, costs, measure, passes
+from zscope.assays.choosing import choose
+from zscope.assays.run import costs, measure, passes
 from zscope.data.dataset import from_arrays
 from zscope.errors import Undefined
 from zscope.factors import factors_of
@@ -133,3 +134,13 @@ def test_too_many_latents_are_refused_with_a_way_forward():
     recording = zs.record(identity(2000), gaussian_codes(20, 2000).float())
     with pytest.raises(Undefined, match=r"2,000 latents needs more than the 12,000.*samples=16"):
         a.response_matrix(recording)
+
+
+def test_a_refusal_says_how_many_passes_it_would_take():
+    recording = zs.record(identity(512), gaussian_codes(600, 512).float())
+    with pytest.raises(
+        Undefined,
+        match=r"4,000 passes that it may take by default: 4,096 with samples=8, .*"
+        r"samples=16 \(--set distance-to-orthogonality.samples=16; 8,192 passes\)",
+    ):
+        a.distance_to_orthogonality(recording)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from worlds import gaussian_codes
 
-from zscope.assays.run import choose, measure
+from zscope.assays.choosing import choose
+from zscope.assays.run import measure
 from zscope.recording import Recording
 
 pytestmark = pytest.mark.usefixtures("few_draws_in_all_tests")

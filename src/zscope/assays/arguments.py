@@ -267,11 +267,17 @@ def _complete(
     sizes = {**options_of(signature), **values, **sizes_of(values, recording, entry)}
     count = entry.affordable(sizes)
     if not count:
-        own = f"a number of your own, {entry.scales}=16 (--set {entry.name}.{entry.scales}=16)"
+        number = 2 * entry.fewest
+        fewest, own = (entry.cost({**sizes, entry.scales: n}) for n in (entry.fewest, number))
+        ask = (
+            f"Ask for a number of your own, {entry.scales}={number} (--set {entry.name}."
+            f"{entry.scales}={number}; {own:,} passes), or use"
+        )
         raise Undefined(
             f"{entry.name}: a model with {sizes['latents']:,} latents needs more than the "
-            f"{entry.most:,} passes that it may take by default. "
-            + (f"Ask for {own}, or use" if entry.scales in parameters else "Use")
+            f"{entry.most:,} passes that it may take by default: {fewest:,} with "
+            f"{entry.scales}={entry.fewest}, of which fewer are not worth measuring. "
+            + (ask if entry.scales in parameters else "Use")
             + " fewer, larger groups of latents."
         )
     if entry.scales in parameters:

@@ -19,9 +19,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
+
+from zscope.declared import declared
 
 __all__ = ["Entry", "read_entry"]
 
@@ -175,19 +175,11 @@ def _compile(expression: str) -> Any:
 
 def read_entry(name: str, module: str) -> Entry:
     """The entry of an assay, read from the source of its module without importing it."""
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"assays: the catalogue names {module}, which does not exist.")
-    source = Path(spec.origin).read_text(encoding="utf-8")
-    start = max(source.rfind("\nENTRY = "), source.rfind("\nENTRIES = "))
-    if start < 0:
-        raise ImportError(f"assays: {module} has no ENTRY at its end. See CONTRIBUTING.md.")
-    value = ast.parse(source[start:]).body[0].value  # type: ignore[attr-defined]
-    if isinstance(value, ast.Dict):
-        entries = dict(zip(map(ast.literal_eval, value.keys), value.values, strict=True))  # type: ignore[arg-type]
-        value = entries[name]
-    literals = {word.arg: ast.literal_eval(word.value) for word in value.keywords}
-    entry = Entry(**literals)
+    try:
+        arguments = declared(module, "ENTRY")
+    except ImportError:  # of a file with several assays
+        arguments = declared(module, "ENTRIES", key=name)
+    entry = Entry(**arguments)
     return replace(
         entry,
         name=name,

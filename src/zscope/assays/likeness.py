@@ -57,6 +57,8 @@ FAR_OF_FEW = 0.95
 MANY = 1000
 """Held out, for which the 99 % quantile is that of more than a few."""
 PICTURE_BYTES = 32 * 2**20
+COPY_BYTES = 16 * 2**20
+"""Of rows in double precision at once."""
 FEWEST_PICTURES = 64
 """To compare with, however large they are."""
 
@@ -201,7 +203,9 @@ class _Neighbours:
     def steps(self, rows: Tensor) -> Float[Tensor, " reference"]:
         """The size of the steps around each row."""
         first, second = self.pairs.T
-        length = (rows[first] - rows[second]).double().norm(dim=1)
+        size = max(1, COPY_BYTES // (8 * rows[0].numel()))
+        ends = zip(first.split(size), second.split(size), strict=True)
+        length = torch.cat([(rows[a] - rows[b]).double().norm(dim=1) for a, b in ends])
         row, order = torch.cat([first, second]).sort()
         length = torch.cat([length, length])[order]
         steps = length.split(torch.bincount(row, minlength=len(rows)).tolist())
@@ -228,7 +232,10 @@ def _nearest_rows(
         if 2 * int((steps > COARSE * spacing).sum()) > len(rows):
             spacing = torch.maximum(spacing, steps)
     # Repeated observations have no distance from each other.
-    spread = float((rows - rows.mean(0)).double().square().sum(1).mean().sqrt())
+    mean = rows.mean(0)
+    parts = rows.split(max(1, COPY_BYTES // (8 * rows[0].numel())))
+    squares = torch.cat([(part - mean).double().square().sum(1) for part in parts])
+    spread = float(squares.mean().sqrt())
     least = max(0.05 * float(spacing.median()), 1e-6 * spread, torch.finfo(torch.float32).tiny)
     spacing = spacing.clamp_min(least)
     far = _distance(rows, spacing, held_out)

@@ -7,6 +7,10 @@ returned are computed from the differences to these candidates in float64. A bou
 rounding error then proves that no other sample can be nearer; rows where it does not are
 computed again in float64, and finally from the differences to all rows.
 
+All pairs take time that grows with the square of the samples. `most` limits the rows whose
+neighbours are looked for, among all others all the same: distances are as exact, there are fewer
+of them, and time grows with the samples.
+
 Rows that are equal, or nearer to each other than `tolerance` times the root mean square
 distance from the mean (the same observation encoded in another batch), count once: a
 neighbour at distance zero says nothing about dimension and makes every estimate useless.
@@ -18,10 +22,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from zscope.assays.matrices import Array, exponent_of, times_power, unit_scale
 from zscope.errors import ConfigError, Undefined
+from zscope.randomness import fresh
+from zscope.sampling import whole
 from zscope.types import as_tensor
 
 __all__ = ["Neighbours", "nearest_neighbours"]
@@ -29,16 +35,19 @@ __all__ = ["Neighbours", "nearest_neighbours"]
 SPARE = 4  # extra candidates, so that rounding errors do not push out a true neighbour
 BLOCK_ROWS = 2048
 REFINE_BYTES = 4 << 20  # fits into the processor's cache, so that each difference is read only once
+COPY_BYTES = 32 << 20  # of rows that are copied at once
+LAGS = 8  # how many rows further on along a line to look for a twin
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Distances to the nearest neighbours of each distinct sample, nearest first."""
+    """Distances from distinct samples to their nearest neighbours, nearest first."""
 
     distances: Float[Tensor, "samples neighbours"]
-    rows: Int[Tensor, " samples"]  # indices of the distinct rows
+    rows: Int[Tensor, " samples"]  # indices of the samples
     duplicates: int  # number of rows left out because they equal another
-    values: Float[Tensor, "samples columns"]  # the distinct rows
+    values: Float[Tensor, "samples columns"]  # the samples themselves
+    among: int  # how many distinct samples there are; neighbours are the nearest of all of them
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -49,30 +58,54 @@ class Neighbours:
 
 
 def nearest_neighbours(
-    codes: Array, neighbours: int = 20, *, tolerance: float = 1e-6
+    codes: Array,
+    neighbours: int = 20,
+    *,
+    tolerance: float = 1e-6,
+    most: int | None = None,
+    generator: Generator | None = None,
 ) -> Neighbours:
     """Distances from each distinct sample to its `neighbours` nearest others.
 
     `codes` is samples x columns; further axes (images) are flattened. Other types than
-    float32 and float64 are converted to float64.
+    float32 and float64 are converted to float64. Of more than `most` distinct samples, so many are
+    drawn at random, and their neighbours looked for among all.
     """
+    if most is not None:
+        whole("nearest_neighbours", 1, most=most)
     values = _as_values(codes)
     largest = float(values.abs().max()) if values.numel() else 1.0
     if not 1e-100 < largest < 1e100 and largest > 0:  # squares would vanish or overflow
         values, unit = values.double(), exponent_of(values.double())
-        near = nearest_neighbours(unit_scale(values), neighbours, tolerance=tolerance)
+        near = nearest_neighbours(
+            unit_scale(values), neighbours, tolerance=tolerance, most=most, generator=generator
+        )
         distances, rows = (times_power(part, unit) for part in (near.distances, near.values))
         return replace(near, distances=distances, values=rows)
     total = len(values)
     rows = _distinct_rows(values)
     values = values[rows] if len(rows) < total else values
+    order = None  # of the rows that are drawn
+    if most is not None and len(values) > most:
+        keep = _mask_without_twins_along(values, tolerance)
+        values, rows = values[keep], rows[keep]
+    if most is not None and len(values) > most:
+        source = fresh(generator)
+        order = torch.randperm(len(values), generator=source, device=source.device)
+        order = order.to(values.device)
     while True:
         _check_count(len(values), neighbours, total)
-        distances, indices, radius = _k_nearest(values, neighbours)
+        queries = None if order is None else order[:most].sort().values
+        distances, indices, radius = _k_nearest(values, neighbours, queries)
         if (distances[:, 0] > tolerance * radius).all():
-            return Neighbours(distances, rows, total - len(rows), values)
-        keep = _mask_without_twins(distances, indices, tolerance * radius)
+            left = total - len(rows)
+            if queries is None:
+                return Neighbours(distances, rows, left, values, len(rows))
+            return Neighbours(distances, rows[queries], left, values[queries], len(rows))
+        keep = _mask_without_twins(distances, indices, tolerance * radius, queries, len(values))
         values, rows = values[keep], rows[keep]
+        if order is not None:
+            order = (keep.cumsum(0) - 1)[order[keep[order]]]
 
 
 def _as_values(codes: Array) -> Tensor:
@@ -104,32 +137,86 @@ def _check_count(distinct: int, neighbours: int, total: int) -> None:
 def _distinct_rows(values: Tensor) -> Tensor:
     """The first row of each set of equal rows, ascending."""
     first_rows: dict[bytes, int] = {}
-    # Adding 0 turns -0 into 0, which is the same number with different bytes.
-    for k, row in enumerate((values + 0.0).cpu().numpy()):
-        first_rows.setdefault(hashlib.blake2b(row.data, digest_size=16).digest(), k)
+    k = 0
+    for part in values.split(_rows_at_once(values)):
+        # Adding 0 turns -0 into 0, which is the same number with different bytes.
+        for row in (part + 0.0).cpu().numpy():
+            first_rows.setdefault(hashlib.blake2b(row.data, digest_size=16).digest(), k)
+            k += 1
     return torch.tensor(list(first_rows.values()), device=values.device)
 
 
-def _mask_without_twins(distances: Tensor, indices: Tensor, limit: float) -> Tensor:
+def _rows_at_once(values: Tensor) -> int:
+    return max(1, COPY_BYTES // (8 * max(1, values.shape[1])))
+
+
+def _mask_without_twins(
+    distances: Tensor, indices: Tensor, limit: float, queries: Tensor | None, n: int
+) -> Tensor:
     """Mask of one row of each group of rows that are nearer to each other than `limit`."""
+    near = distances <= limit
+    first = near.nonzero()[:, 0]
+    return _mask_of_groups(first if queries is None else queries[first], indices[near], n)
+
+
+def _mask_without_twins_along(values: Tensor, tolerance: float) -> Tensor:
+    """The same without the distances of all pairs, for rows that are near along a random line.
+
+    Only the next few rows along the line are looked at: nearly all others are far apart.
+    """
+    mean, radius = _centre(values)
+    source = torch.Generator().manual_seed(0)
+    line = torch.randn(values.shape[1], generator=source, dtype=torch.float64).to(values.device)
+    line /= line.norm()
+    size = _rows_at_once(values)
+    place = torch.cat([(part.double() - mean) @ line for part in values.split(size)])
+    place, order = place.sort()
+    limit = tolerance * radius
+    pairs = []
+    for lag in range(1, min(LAGS, len(values) - 1) + 1):
+        close = (place[lag:] - place[:-lag] <= 1.01 * limit).nonzero().flatten()
+        if not len(close):
+            break
+        for part in close.split(size):
+            first, second = order[part], order[part + lag]
+            gaps = values[first].double() - values[second].double()
+            twins = torch.linalg.vector_norm(gaps, dim=1) <= limit
+            pairs.append(torch.stack([first[twins], second[twins]]))
+    if not pairs:
+        return torch.ones(len(values), dtype=torch.bool, device=values.device)
+    first, second = torch.cat(pairs, 1)
+    return _mask_of_groups(first, second, len(values))
+
+
+def _mask_of_groups(first: Tensor, second: Tensor, n: int) -> Tensor:
+    """Mask of the first of each group of rows that these pairs connect."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    near = (distances <= limit).cpu()
-    first = near.nonzero()[:, 0].numpy()
-    second = indices.cpu()[near].numpy()
-    n = len(distances)
-    graph = coo_matrix((np.ones(len(first)), (first, second)), shape=(n, n))
+    pairs = first.cpu().numpy(), second.cpu().numpy()
+    graph = coo_matrix((np.ones(len(first)), pairs), shape=(n, n))
     _, labels = connected_components(graph, directed=False)
     keep = np.zeros(n, dtype=bool)
     keep[np.unique(labels, return_index=True)[1]] = True
-    return torch.from_numpy(keep).to(distances.device)
+    return torch.from_numpy(keep).to(first.device)
 
 
-def _k_nearest(values: Tensor, k: int) -> tuple[Tensor, Tensor, float]:
+def _centre(values: Tensor) -> tuple[Tensor, float]:
+    """The mean, and the root mean square distance from it."""
+    mean = values.mean(0, dtype=torch.float64)
+    squares = [
+        (part - mean.to(values.dtype)).square().sum(dtype=torch.float64)
+        for part in values.split(_rows_at_once(values))
+    ]
+    return mean, float(torch.stack(squares).sum() / len(values)) ** 0.5
+
+
+def _k_nearest(
+    values: Tensor, k: int, queries: Tensor | None = None
+) -> tuple[Tensor, Tensor, float]:
     """Distances (float64, ascending) and indices of the k nearest rows of every row.
 
-    Also the root mean square distance from the mean.
+    Or of the rows `queries` alone. Also the root mean square distance from the mean.
     """
     n = len(values)
     count = min(k + SPARE, n - 1)
@@ -137,22 +224,32 @@ def _k_nearest(values: Tensor, k: int) -> tuple[Tensor, Tensor, float]:
     centred = values - values.mean(0, dtype=torch.float64).to(values.dtype)
     scale = float(torch.linalg.vector_norm(centred, dtype=torch.float64)) / n**0.5
     centred /= max(scale, 1e-300)
-    candidates, largest, slack = _candidates(centred.float(), count)
-    distances, indices = _refine(values, candidates, torch.arange(n, device=values.device), k)
+    if queries is None:
+        queries = torch.arange(n, device=values.device)
+        candidates, largest, slack = _candidates(centred.float(), count)
+    else:
+        candidates, largest, slack = _candidates_of(centred.float(), queries, count)
+    distances, indices = _refine(values, candidates, queries, k)
     unsure = (distances[:, -1] / scale).square() > largest - slack
     if count == n - 1:
         unsure[:] = False  # every other row was a candidate
     if not unsure.any():
         return distances, indices, scale
     precise = centred.double()
-    for block in unsure.nonzero().flatten().split(256):
-        candidates, largest, slack = _candidates_of(precise, block, count)
-        some, which = _refine(values, candidates, block, k)
-        for row in ((some[:, -1] / scale).square() > largest - slack).nonzero().flatten():
-            gaps = torch.linalg.vector_norm(values.double() - values[block[row]].double(), dim=1)
-            gaps[block[row]] = torch.inf
-            some[row], which[row] = gaps.topk(k, largest=False)
-        distances[block], indices[block] = some, which
+    doubtful = unsure.nonzero().flatten()
+    candidates, largest, slack = _candidates_of(precise, queries[doubtful], count)
+    some, which = _refine(values, candidates, queries[doubtful], k)
+    for place in ((some[:, -1] / scale).square() > largest - slack).nonzero().flatten():
+        row = queries[doubtful[place]]
+        gaps = torch.cat(
+            [
+                torch.linalg.vector_norm(part.double() - values[row].double(), dim=1)
+                for part in values.split(_rows_at_once(values))
+            ]
+        )
+        gaps[row] = torch.inf
+        some[place], which[place] = gaps.topk(k, largest=False)
+    distances[doubtful], indices[doubtful] = some, which
     return distances, indices, scale
 
 
@@ -195,11 +292,16 @@ def _candidates(x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 def _candidates_of(x: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """`_candidates` for some of the rows."""
     norms = x.square().sum(1)
-    gaps = torch.addmm(norms, x[rows], x.T, alpha=-2) + norms[rows, None]
-    gaps[torch.arange(len(rows)), rows] = torch.inf
-    best, which = gaps.topk(count, largest=False)
-    largest = best.amax(1)
-    return which, largest, _slack(norms[rows], largest, x.shape[1], x.dtype)
+    nearest, indices = [], []
+    for part in rows.split(max(1, BLOCK_ROWS**2 // len(x))):
+        gaps = torch.addmm(norms, x[part], x.T, alpha=-2)
+        gaps += norms[part, None]
+        gaps[torch.arange(len(part)), part] = torch.inf
+        best, which = gaps.topk(count, largest=False)
+        nearest.append(best.amax(1))
+        indices.append(which)
+    largest = torch.cat(nearest).double()
+    return torch.cat(indices), largest, _slack(norms[rows].double(), largest, x.shape[1], x.dtype)
 
 
 def _improve(best: Tensor, which: Tensor, rows: slice, gaps: Tensor, offset: int) -> None:

@@ -49,6 +49,8 @@ FEWEST = 8
 """Pictures, for an interval over pictures."""
 RANGE = 512
 """Pictures from which the range of their values is found, where the data do not say it."""
+RANGE_BYTES = 8 * 2**20
+"""Of these pictures at once."""
 AT_ONCE = 16
 ROUNDING, NEGLIGIBLE = 1e-12, 1e-12
 """Of the size of the numbers, and of the largest variance: what varies less is constant."""
@@ -187,7 +189,7 @@ def data_range(recording: Recording) -> Range:
         data = recording.data
         if np.dtype(data.images.dtype) == np.uint8:
             return Range(0.0, 1.0)
-        rows, size = np.arange(min(len(data), RANGE)), batch_size(data.shape)
+        rows, size = np.arange(min(len(data), RANGE)), batch_size(data.shape, RANGE_BYTES)
         batches = (data.batch(rows[k : k + size]) for k in range(0, len(rows), size))
         ends = torch.stack([torch.stack(torch.aminmax(x)) for x in batches])
         low, high = float(ends[:, 0].min()), float(ends[:, 1].max())

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from zscope import __version__
-from zscope.assays import CATALOGUE, groups
+from zscope.assays import CATALOGUE
 from zscope.assays.arguments import (
     check_option_names,
     check_option_value,
@@ -29,10 +29,11 @@ from zscope.assays.arguments import (
     options_text,
     sizes_of,
 )
+from zscope.assays.choosing import choose
 from zscope.assays.entry import Entry
 from zscope.assays.parts import is_default, shared_key, unmet
 from zscope.assays.views import column_variances
-from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
+from zscope.errors import ConfigError, Stopped, ZscopeError
 from zscope.recording import SAMPLES, Recording
 from zscope.results import Result, listed
 from zscope.sampling import whole
@@ -88,41 +89,6 @@ class Measurements:
     failed: dict[str, Failure] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # where fewer samples were used, and why
     warnings: list[str] = field(default_factory=list)
-
-
-def assay_name(text: str) -> str:
-    """The name of an assay or group as the catalogue has it: factor_vae_score is accepted too."""
-    return text.replace("_", "-")
-
-
-def choose(names: Iterable[str] | str | None) -> list[Entry]:
-    """The entries of the named assays and groups; None: all assays of one recording.
-
-    Those that are measured on request only must be named themselves.
-    """
-    if names is None:
-        usual = (entry for entry in CATALOGUE.values() if not entry.on_request)
-        return [entry for entry in usual if not entry.compares]
-    single = isinstance(names, str | bytes) or not isinstance(names, Iterable)
-    names = [cast(str, names)] if single else list(names)
-    if not all(isinstance(name, str) for name in names):
-        raise ConfigError(
-            f"assay: names={names!r}; expected names of assays or groups, such as "
-            "['mig', 'responses']. See: zscope assay --list"
-        )
-    names = [assay_name(name) for name in names]
-    known = groups()
-    for entry in CATALOGUE.values():  # folders of assays that `zscope compare` runs
-        if entry.compares and entry.group not in known:
-            known[entry.group] = [e.name for e in CATALOGUE.values() if e.group == entry.group]
-    for name in names:
-        if name not in CATALOGUE and name not in known:
-            raise ConfigError(
-                f"assay: no assay is called {name!r}. {did_you_mean(name, [*CATALOGUE, *known])} "
-                "See: zscope assay --list"
-            )
-    members = dict.fromkeys(member for name in names for member in known.get(name, [name]))
-    return [CATALOGUE[name] for name in members]
 
 
 def lower_is_better(who: str, score: str) -> bool:

@@ -185,6 +185,14 @@ def test_what_cannot_be_compared_is_refused_with_a_way_forward():
         codes_against_pca(x, codes, points=3, neighbours=100)
 
 
+def test_many_latents_need_many_neighbours_only_where_neighbours_are_asked_for():
+    x = gaussian_codes(300, 60)
+    result = codes_against_pca(x, components(x, 60))
+    assert (len(result.active), result.axes) == (60, pytest.approx(1))
+    with pytest.raises(ConfigError, match="at least 62 neighbours for 60 latents"):
+        codes_against_pca(x, components(x, 60), points=3)
+
+
 def test_a_recording_gives_observations_codes_and_their_precision():
     x = observations().float()
     best = zs.theory.fit_linear_vae(x, latents=6, gamma=0.5, beta=0.1)

@@ -14,6 +14,7 @@ from zscope.assays.alignment.distance_to_orthogonality import (
     chance,
     distance_of,
     nearest_signed_permutation,
+    random_orthogonal,
     relative_gaps,
 )
 from zscope.errors import ConfigError, Undefined
@@ -249,3 +250,13 @@ def test_results_can_be_saved_and_drawn():
     assert found.score == found.distance
     assert found.overlap.sum(0).tolist() == pytest.approx([1, 1])
     assert "chance" in found.plot().get_title(loc="left")
+
+
+@pytest.mark.parametrize(("latents", "at_once"), [(5, 32), (6, 8), (8, 2)])
+def test_rotations_do_not_depend_on_how_many_are_drawn_at_once(latents, at_once, monkeypatch):
+    [whole] = random_orthogonal(100, latents, seed=3)
+    where = "zscope.assays.alignment.distance_to_orthogonality.DRAWN_BYTES"
+    monkeypatch.setattr(where, at_once * 8 * latents**2)
+    parts = list(random_orthogonal(100, latents, seed=3))
+    assert {len(part) for part in parts[:-1]} == {at_once}
+    assert torch.equal(torch.cat(parts), whole)

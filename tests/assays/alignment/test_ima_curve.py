@@ -11,7 +11,8 @@ from worlds import World, gaussian_codes, random_rotation
 
 import zscope as zs
 from zscope.assays import CATALOGUE, alignment_gap, ima_curve
-from zscope.assays.run import choose, passes
+from zscope.assays.choosing import choose
+from zscope.assays.run import passes
 from zscope.errors import ConfigError, Undefined
 
 M1 = torch.tensor([[4.0, 1], [-3, 1], [5, -1]], dtype=torch.float64)

@@ -17,7 +17,7 @@ from zscope.assays import (
 )
 from zscope.assays.run import measure
 from zscope.errors import ConfigError, Undefined
-from zscope.experiments.choice_of_beta import Trial, choice_of_beta
+from zscope.experiments.beta_choice import Trial, choice_of_beta
 from zscope.randomness import named_generator
 
 # Ranking

@@ -331,3 +331,13 @@ def test_the_correspondence_is_of_the_base_pictures():
     recording = zs.record(average_pooling(2), dataset(power_law(200, 16, 2)))
     samples = {each.name: each.samples for each in a.latent_spectrum(recording).measures()}
     assert (samples["excess"], samples["correspondence at 1/2"]) == (200, 128)
+
+
+def test_bands_of_many_pictures_are_centred_in_parts(monkeypatch):
+    maps = 2 + white(300, (3, 8, 8))
+    whole = spectrum_of(maps)
+    monkeypatch.setattr("zscope.assays.diffusion.spectrum.BANDS_BYTES", 1000)
+    parts = spectrum_of(maps)
+    assert parts.spectra["space"].bands == pytest.approx(whole.spectra["space"].bands, rel=1e-12)
+    ends = [each.high_interval["space"] for each in (parts, whole)]
+    assert ends[0] == pytest.approx(ends[1])

@@ -211,3 +211,13 @@ def test_the_cost_does_not_depend_on_the_size_of_the_maps():
         a.locality(again)
         counts.append((counting.decodings, counting.encodings))
     assert counts[0] == counts[1] == (80, 80)
+
+
+def test_maps_that_are_compared_a_few_at_a_time_give_the_same(pictures, monkeypatch):
+    recording = zs.record(PatchPCA(pictures, 4, 3).model(), pictures)
+    whole = a.locality(recording)
+    monkeypatch.setattr("zscope.assays.diffusion.locality.MAP_BYTES", 1)
+    few = a.locality(zs.record(PatchPCA(pictures, 4, 3).model(), pictures))
+    assert few.score == whole.score
+    assert torch.equal(few.within, whole.within)
+    assert torch.equal(few.crosstalk, whole.crosstalk)

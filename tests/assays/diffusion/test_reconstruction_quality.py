@@ -257,7 +257,7 @@ def test_what_cannot_be_measured_is_refused_with_the_reason():
 def test_more_pictures_than_fit_at_once_give_the_same_numbers(monkeypatch):
     x = power_law(40, 16, 2.0)
     whole = a.reconstruction_quality(zs.record(average_pooling(), x), resamples=0)
-    monkeypatch.setattr("zscope.assays.diffusion.quality.batch_size", lambda shape: 7)
+    monkeypatch.setattr("zscope.assays.diffusion.quality.batch_size", lambda shape, budget: 7)
     parts = a.reconstruction_quality(zs.record(average_pooling(), x), resamples=0)
     numbers = [
         (each.score, each.chance, each.mean_error_psnr, each.ssim, each.ssim_chance)

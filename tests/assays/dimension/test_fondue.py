@@ -27,7 +27,7 @@ from zscope.assays.dimension.repeated_fondue import repeat_fondue, replay_fondue
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.experiments.elbow import (
+from zscope.experiments.elbows import (
     downstream_accuracy,
     elbow,
     similarity_preservation,

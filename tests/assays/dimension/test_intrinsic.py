@@ -101,6 +101,105 @@ def test_too_few_distinct_samples_are_refused():
         nearest_neighbours(torch.tensor([[1.0], [float("nan")]]), 1)
 
 
+# Neighbours of some of the samples
+
+
+@pytest.mark.parametrize("columns", [1, 3, 300])
+def test_neighbours_of_some_are_those_among_all(columns):
+    x = gaussian(min(columns, 6), 333, columns)
+    every, some = nearest_neighbours(x, 7), nearest_neighbours(x, 7, most=50)
+    assert (len(some), some.among, len(some.rows.unique())) == (50, 333, 50)
+    assert torch.equal(some.values, x[some.rows])
+    torch.testing.assert_close(some.distances, every.distances[some.rows], rtol=1e-12, atol=0)
+    assert not torch.equal(some.rows, torch.arange(50))
+    again = nearest_neighbours(x, 7, most=50, generator=torch.Generator().manual_seed(3))
+    assert not torch.equal(again.rows, some.rows)
+
+
+def test_as_many_as_there_are_change_nothing():
+    x = gaussian(4, 200).float()
+    every, limited = nearest_neighbours(x, 5), nearest_neighbours(x, 5, most=200)
+    assert torch.equal(every.distances, limited.distances)
+    assert torch.equal(every.rows, limited.rows)
+
+
+def test_neighbours_of_some_where_float32_sees_nothing():
+    centres = gaussian(3, 3, 40, seed=1) * 1e5
+    x = centres.repeat_interleave(50, 0) + 0.01 * gaussian(40, 150, seed=2)
+    near = nearest_neighbours(x, 9, tolerance=1e-12, most=60)
+    torch.testing.assert_close(near.distances, all_distances(x, 9)[near.rows], rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("lags", [0, 8])  # without looking along a line, when they are met
+def test_rows_that_differ_by_rounding_alone_count_once_for_some_rows_too(lags, monkeypatch):
+    monkeypatch.setattr("zscope.assays.neighbours.LAGS", lags)
+    x = gaussian(4, 300)
+    near = nearest_neighbours(torch.cat([x, x * (1 + 1e-8), x[:50], x + 1e-9]), 5, most=100)
+    assert len(near) == 100
+    plain = nearest_neighbours(x, 5)
+    if lags:
+        assert (near.among, near.duplicates) == (300, 650)
+        torch.testing.assert_close(near.distances, plain.distances[near.rows])
+    assert float(near.distances.min()) > 0.5 * float(plain.distances.min())
+
+
+def surface(samples: int) -> torch.Tensor:
+    """A curved surface of two dimensions in nine columns."""
+    angles = 2 * torch.pi * torch.rand(samples, 2, generator=torch.Generator().manual_seed(0))
+    return torch.cat([angles.sin(), angles.cos()], 1) @ gaussian(4, 4, 9).float()
+
+
+@pytest.mark.parametrize("method", ["mle", "twonn"])
+def test_the_dimension_of_20_000_samples_is_right_and_says_where_it_was_measured(method):
+    result = intrinsic_dimension(surface(20_000), method=method)
+    assert (result.samples, result.among) == (10_000, 20_000)
+    assert result.dimension == pytest.approx(2, abs=0.05)
+    assert result.flags[-1] == (
+        "Measured at 10,000 of 20,000 samples, drawn at random; their neighbours are those among "
+        "all."
+    )
+
+
+@pytest.mark.parametrize("method", ["mle", "twonn"])
+def test_half_of_the_samples_give_what_all_of_them_do(method):
+    x = surface(6000)
+    half, whole = (intrinsic_dimension(x, method=method, samples=n) for n in (3000, 6000))
+    # Half of the samples are the same: the two differ by less than two standard errors.
+    assert abs(half.dimension - whole.dimension) < 2 * half.standard_error
+    assert half.standard_error == pytest.approx(2**0.5 * whole.standard_error, rel=0.05)
+    assert not any(flag.startswith("Measured at") for flag in whole.flags)
+
+
+def test_the_bias_is_that_of_all_samples_not_of_those_drawn():
+    """Fewer samples have neighbours farther away; 500 of 20,000 do not."""
+    x = gaussian(10, 20_000).float()
+    drawn, few = intrinsic_dimension(x, samples=500), intrinsic_dimension(x[:500])
+    every = 9.70  # of 20,000
+    assert drawn.dimension == pytest.approx(every, abs=3 * drawn.standard_error)
+    assert few.dimension < every - 4 * drawn.standard_error
+    assert "score of 20,000 samples" in drawn.flags[0]
+
+
+def test_the_gap_of_many_samples_says_where_it_was_measured():
+    """Two latents in use and two passive ones, which are noise."""
+    means = torch.zeros(1200, 4)
+    means[:, :2] = gaussian(2, 1200).float()
+    posterior = zs.Posterior(means, torch.tensor([0.01, 0.01, 1.0, 1.0]).expand(1200, 4))
+    all_of_them = zs.assays.dimension_gap(posterior)
+    assert not all_of_them.flags
+    some = zs.assays.dimension_gap(posterior, samples=400)
+    assert some.flags == [
+        "Measured at 400 of 1,200 samples, drawn at random; their neighbours are those among all."
+    ]
+    assert some.score == pytest.approx(all_of_them.score, abs=2 * some.standard_error)
+    assert some.score == pytest.approx(2, abs=0.3)
+
+
+def test_no_samples_are_refused():
+    with pytest.raises(ConfigError, match="samples=0"):
+        intrinsic_dimension(gaussian(3, 50), samples=0)
+
+
 # Dimension
 
 

@@ -18,7 +18,7 @@ from zscope.assays.similarity.cca import svcca
 from zscope.assays.similarity.heatmap import similarity_heatmap
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
-from zscope.experiments.elbow import elbow
+from zscope.experiments.elbows import elbow
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -11,7 +11,7 @@ from worlds import gaussian_codes, identity
 
 import zscope as zs
 from zscope.assays import feature_effects
-from zscope.assays.responses.features import _differences
+from zscope.assays.responses.features import _differences, _spread
 from zscope.errors import Undefined
 
 W = torch.tensor([[2.0, 0.0, 1.0, 0.0], [0.0, -3.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
@@ -146,3 +146,13 @@ def test_the_errors_of_sizes_know_that_neighbours_share_a_draw():
     # (a - b)^2 of unit Gaussians: mean 2, variance 8, covariance with the next one 2.
     assert float(square) == pytest.approx(2, abs=0.1)
     assert float(error) == pytest.approx(((8 + 2 * 2) / 20_000) ** 0.5, rel=0.05)
+
+
+def test_the_spread_of_a_long_table_is_summed_in_parts(monkeypatch):
+    rows = 3 + gaussian_codes(1000, 5) * torch.tensor([1.0, 2, 3, 4, 5])
+    whole = _spread(rows)
+    monkeypatch.setattr("zscope.assays.responses.features.CELLS", 35)
+    for part, other in zip(_spread(rows), whole, strict=True):
+        torch.testing.assert_close(part, other, rtol=1e-12, atol=0)
+    torch.testing.assert_close(whole[0], rows.mean(0))
+    torch.testing.assert_close(whole[1], rows.std(0, correction=0))

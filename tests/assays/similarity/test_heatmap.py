@@ -3,11 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from worlds import random_rotation
 
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.cka import cka
 from zscope.assays.similarity.heatmap import prepare_layers, similarity_heatmap
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.randomness import named_generator
 from zscope.wrapping import wrap
 
@@ -178,3 +179,29 @@ def test_two_models_that_learned_nothing_share_no_noise():
         activations(one, x, generator=torch.Generator().manual_seed(1))["sampled"] for one in blank
     ]
     assert cka(*shared).score > 0.99  # what is avoided
+
+
+def test_of_many_samples_some_are_drawn_and_the_result_says_so():
+    x = normal(3000, 6)
+    layers = {"same": x @ random_rotation(6).float(), "other": normal(3000, 5, seed=1)}
+    whole = similarity_heatmap({"x": x}, layers)
+    some = similarity_heatmap({"x": x}, layers, samples=500)
+    assert (whole.samples, whole.flags) == (3000, [])
+    assert some.samples == 500
+    assert some.flags == ["Of 500 samples that were drawn at random from those given."]
+    assert some.matrix[0, 0] == pytest.approx(1, abs=1e-5)
+    assert some.matrix[0, 1] == pytest.approx(0, abs=0.05)
+    assert "drawn at random" in repr(some)
+
+
+def test_prepared_layers_are_taken_as_they_are():
+    layers = prepare_layers({"x": normal(300, 6)})
+    assert similarity_heatmap(layers, samples=100).samples == 300
+
+
+def test_layers_of_different_lengths_are_refused_however_many_there_are():
+    x = normal(300, 6)
+    with pytest.raises(Undefined, match=r"layers of \[200, 300\] samples"):
+        similarity_heatmap({"x": x, "y": x[:200]}, samples=100)
+    with pytest.raises(ConfigError, match="samples=3"):
+        similarity_heatmap({"x": x}, samples=3)

@@ -161,10 +161,14 @@ def alignment_gap(
 def _chance(spectra: Spectra) -> float:
     """The mean gap of S V^T with V from the Haar measure, with several V for each code."""
     repeated = spectra.repeat(-(-20_000 // spectra.numel()), 1)
-    V = random_orthogonal(len(repeated), spectra.shape[1])
-    # |column j of S V^T|^2 = sum_k s_k^2 V_jk^2
-    squares = torch.einsum("njk,nk->nj", V.square(), repeated.square())
-    return float((0.5 * squares.log().sum(1) - repeated.log().sum(1)).mean())
+    gaps, start = [], 0
+    for V in random_orthogonal(len(repeated), spectra.shape[1]):
+        each = repeated[start : start + len(V)]
+        start += len(V)
+        # |column j of S V^T|^2 = sum_k s_k^2 V_jk^2
+        squares = torch.einsum("njk,nk->nj", V.square(), each.square())
+        gaps.append(0.5 * squares.log().sum(1) - each.log().sum(1))
+    return float(torch.cat(gaps).mean())
 
 
 ENTRY = Entry(

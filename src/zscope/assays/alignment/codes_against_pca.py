@@ -71,6 +71,9 @@ __all__ = ["CodesAgainstPCA", "codes_against_pca", "matched_chance"]
 FLAT = 1e-6  # of the largest singular value: below it there is no direction
 EQUAL = 0.01  # relative difference of eigenvalues, below which components are arbitrary
 DIRECT = 256  # matrices with fewer rows or columns are decomposed completely
+COPY_BYTES = 32 * 2**20
+"""Of observations in double precision, of which several copies are made."""
+BLOCK_BYTES = 16 * 2**20
 PerPoint = Float[Tensor, " points"]
 Canonical = Float[Tensor, " shared"]
 Rows = Float[Tensor, "samples features"]
@@ -194,7 +197,7 @@ def codes_against_pca(
     layout = map_layout(model, codes, who)
     if layout is not None and not isinstance(columns.latents, list):
         x = _patches(who, x, layout, columns.latents[:, 0] % layout.positions)
-    x = as_rows(x, who, least=len(chosen) + 2).cpu()
+    x = _rows_of(who, x, len(chosen) + 2)
     means = as_rows(columns.of(part.mean), who).cpu()
     variances = None if part.deterministic else columns.of(part.variance).double().cpu()
     whole = _compare(who, means, x, variances)
@@ -246,7 +249,7 @@ def _patches(who: str, x: Tensor, layout: Layout, place: Tensor) -> Rows:
 
 
 def _check_sizes(who: str, latents: int, points: int, neighbours: int) -> None:
-    if points < 0 or neighbours < latents + 2:
+    if points < 0 or (points and neighbours < latents + 2):
         raise ConfigError(
             f"{who}: points={points}, neighbours={neighbours}; expected points >= 0, and at least "
             f"{latents + 2} neighbours for {latents} latents. The default is 50."
@@ -307,17 +310,35 @@ def _compare(who: str, means: Codes, x: Rows, variances: Codes | None) -> _Compa
     )
 
 
+def _rows_of(who: str, x: Tensor, least: int) -> Rows:
+    """The observations as rows: in double precision only where they are small."""
+    if 8 * x.numel() <= COPY_BYTES or x.dtype != torch.float32 or len(x) < least:
+        return as_rows(x, who, least=least).cpu()
+    rows = x.detach().flatten(1).cpu()
+    parts = rows.split(max(1, BLOCK_BYTES // (8 * rows.shape[1])))
+    if not all(part.double().sum().isfinite() for part in parts):
+        as_rows(rows, who)  # says which rows are NaN or infinite
+    return rows
+
+
+def _no_directions(count: int) -> Undefined:
+    return Undefined(
+        f"codes_against_pca: all {count} observations are equal, so they have no principal "
+        "directions. Record observations that differ."
+    )
+
+
 def principal_scores(
     x: Rows, count: int
 ) -> tuple[Float[Tensor, "samples components"], Eigenvalues, float]:
     """Scores on the first `count` principal directions, eigenvalues (one more, if there is one)
     and the variance of all features together."""
+    if 8 * x.numel() > COPY_BYTES:
+        return _scores_of_many(x, count)
+    x = x.double()
     centred = centre(x)
     if not centred.any():
-        raise Undefined(
-            f"codes_against_pca: all {len(x)} observations are equal, so they have no principal "
-            "directions. Record observations that differ."
-        )
+        raise _no_directions(len(x))
     scaled = unit_scale(centred)
     unit = float((centred.abs().max() / scaled.abs().max()).square())
     small = min(scaled.shape)
@@ -334,6 +355,36 @@ def principal_scores(
     scores = U[:, :count] * values[: U.shape[1]][:count] * math.sqrt(unit)
     total = float(scaled.square().sum()) / len(x) * unit
     return scores, values[: count + 1].square() / len(x) * unit, total
+
+
+def _scores_of_many(
+    x: Rows, count: int
+) -> tuple[Float[Tensor, "samples components"], Eigenvalues, float]:
+    """The same from inner products of the rows, summed over blocks of features.
+
+    Copies of all features in double precision would not fit. Directions whose standard deviations
+    are 1e-7 of the largest and less are lost to rounding, as they are in single precision.
+    """
+    unit = float(torch.stack(torch.aminmax(x)).abs().max())
+    gram = torch.zeros(len(x), len(x), dtype=torch.float64)
+    for block in x.split(max(1, BLOCK_BYTES // (8 * len(x))), 1):
+        part = centre(block.double() / max(unit, 1e-300))
+        gram += part @ part.T
+    total = float(gram.trace())
+    if not total > 0:
+        raise _no_directions(len(x))
+    if count + 1 >= len(x) // 4:
+        values, vectors = torch.linalg.eigh(gram)
+    else:
+        from scipy.sparse.linalg import eigsh
+
+        found, columns = eigsh(gram.numpy(), k=count + 1, v0=np.ones(len(x)))
+        order = np.argsort(found)
+        values = torch.from_numpy(found[order].copy())
+        vectors = torch.from_numpy(columns[:, order].copy())
+    values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
+    scores = vectors[:, :count] * values[:count].sqrt() * unit
+    return scores, values[: count + 1] / len(x) * unit**2, total / len(x) * unit**2
 
 
 def _rank_correlation(variances: Spectrum, components: Int[np.ndarray, " latents"]) -> float | None:
@@ -401,8 +452,15 @@ def matched_chance(latents: int) -> float:
     from scipy.optimize import linear_sum_assignment
 
     draws = max(40, min(20_000, 8_000_000 // latents**2))
-    rotations = random_orthogonal(draws, latents, seed=latents).abs().numpy()
-    return float(np.mean([each[linear_sum_assignment(-each)].mean() for each in rotations]))
+    return float(
+        np.mean(
+            [
+                each[linear_sum_assignment(-each)].mean()
+                for part in random_orthogonal(draws, latents, seed=latents)
+                for each in part.abs().numpy()
+            ]
+        )
+    )
 
 
 def _flags(whole: _Comparison, latents: int) -> list[str]:

@@ -27,6 +27,7 @@ autoencoders pursue PCA directions (by accident)", CVPR 2019. The assignment is 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -70,6 +71,8 @@ __all__ = [
 ]  # fmt: skip
 
 DEGENERATE = 1e-3
+DRAWN_BYTES = 16 * 2**20
+"""Of orthogonal matrices that are drawn at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,16 +249,24 @@ def chance(latents: int) -> float:
     if latents == 2:
         return 16 * math.sqrt(2) / math.pi * (1 - math.cos(math.pi / 8))
     draws = max(40, min(4000, 4_000_000 // latents**2))  # more latents vary less
-    return float(distance_of(random_orthogonal(draws, latents, seed=latents)).mean())
+    parts = random_orthogonal(draws, latents, seed=latents)
+    return float(torch.cat([distance_of(part) for part in parts]).mean())
 
 
-def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
-    """Orthogonal matrices drawn from the Haar measure: all directions are equally likely."""
+def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Iterator[Squares]:
+    """Orthogonal matrices drawn from the Haar measure, a few megabytes at a time.
+
+    All directions are equally likely.
+    """
     generator = torch.Generator().manual_seed(seed)
-    gaussian = torch.randn(count, latents, latents, generator=generator, dtype=torch.float64)
-    Q, R = torch.linalg.qr(gaussian)
-    rotations: Tensor = Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]
-    return rotations
+    # A multiple of 16 numbers, so that the draws are those that would be made at once.
+    least = 16 // math.gcd(16, latents**2)
+    size = least * max(1, DRAWN_BYTES // (least * 8 * latents**2))
+    for start in range(0, count, size):
+        shape = min(size, count - start), latents, latents
+        gaussian = torch.randn(shape, generator=generator, dtype=torch.float64)
+        Q, R = torch.linalg.qr(gaussian)
+        yield Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]
 
 
 ENTRY = Entry(

@@ -57,6 +57,9 @@ from zscope.types import as_tensor
 
 __all__ = ["LossDecomposition", "loss_decomposition"]
 
+DECODED_BYTES = 16 * 2**20
+"""Of decoded codes in double precision at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class LossDecomposition(Scored):
@@ -197,22 +200,23 @@ def _with_noise(
     shape = (draws // 2, *posterior.mean.shape)
     noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
     steps = torch.einsum("nij,pnj->npi", root, noise.cpu())
-    reconstructions, changes, mean_changes = [], [], []
-    for rows in torch.arange(len(x)).split(max(1, local.batch // (draws + 1))):
+    deterministic, stochastic, cross = [], [], []
+    most = DECODED_BYTES // (8 * x[0].numel())  # in double precision
+    for rows in torch.arange(len(x)).split(max(1, min(local.batch, most) // (draws + 1))):
         mean = posterior.mean[rows].double()[:, None]
         codes = torch.cat([mean, mean + steps[rows], mean - steps[rows]], 1)
         flat = codes.to(posterior.mean.dtype).flatten(0, 1)
         decoded = _as_rows(who, decode(autoencoder, flat, batch=local.batch), x)
         decoded = decoded.unflatten(0, codes.shape[:2])
         change = decoded[:, 1:] - decoded[:, :1]
-        reconstructions.append(decoded[:, 0])
-        changes.append(change.square().sum(2).mean(1))
-        mean_changes.append(change.mean(1))
-    error = torch.cat(reconstructions) - x.flatten(1).double().cpu()
+        error = decoded[:, 0] - x[rows].flatten(1).double().cpu()
+        deterministic.append(error.square().sum(1))
+        stochastic.append(change.square().sum(2).mean(1))
+        cross.append(2 * (error * change.mean(1)).sum(1))
     parts = {
-        "deterministic": error.square().sum(1),
-        "stochastic": torch.cat(changes),
-        "cross": 2 * (error * torch.cat(mean_changes)).sum(1),
+        "deterministic": torch.cat(deterministic),
+        "stochastic": torch.cat(stochastic),
+        "cross": torch.cat(cross),
         "linearised": (local.triangle @ root).square().sum((1, 2)),
     }
     return _Noisy(parts, local.method, local.flags)

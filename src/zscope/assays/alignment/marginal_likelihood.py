@@ -36,6 +36,8 @@ Draws = Float[Tensor, "samples draws latents"]
 Values = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """Of parameters and the rows they belong to: loss, gradient and Gauss-Newton Hessian."""
 ENOUGH = 1e-5  # nats: a search ends when it expects less
+DECODED_BYTES = 16 * 2**20
+"""Of decoded codes, derivatives or Gram matrices in double precision at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +111,10 @@ class Local:
 
     def errors(self, active: Draws) -> Float[Tensor, "samples draws"]:
         """|x - decode(z)|² for several z of each observation."""
+        size = max(1, DECODED_BYTES // (8 * self.x.shape[1]))
         return torch.stack(
             [
-                (self.around(row, each) - x).square().sum(1)
+                torch.cat([(self.around(row, few) - x).square().sum(1) for few in each.split(size)])
                 for row, (each, x) in enumerate(zip(active, self.x, strict=True))
             ]
         )
@@ -126,12 +129,13 @@ class Local:
         own = self.latents
         own = own if isinstance(own, list) else own.repeat_interleave(draws, 0)
         for rows, x, J in Walk(self.autoencoder, codes, own, method=self.method):
-            which = torch.arange(rows.start, rows.stop) // draws
-            rest = self.x[which] - x.flatten(1).double().cpu()
-            columns = J.double().cpu()
-            squares[rows] = rest.square().sum(1)
-            gradients[rows] = torch.einsum("nkp,np->nk", columns, rest)
-            grams[rows] = columns @ columns.mT
+            for few in torch.arange(len(x)).split(max(1, DECODED_BYTES // (8 * J[0].numel()))):
+                place = rows.start + few
+                rest = self.x[place // draws] - x[few].flatten(1).double().cpu()
+                columns = J[few].double().cpu()
+                squares[place] = rest.square().sum(1)
+                gradients[place] = torch.einsum("nkp,np->nk", columns, rest)
+                grams[place] = columns @ columns.mT
         parts = squares, gradients, grams
         first, second, third = (part.unflatten(0, (samples, draws)) for part in parts)
         return first, second, third
@@ -257,7 +261,14 @@ def _negative_elbo(local: Local, precision: float, noise: Codes) -> Values:
         own = torch.cat([torch.ones_like(means), 2 * variances], 1)
         return loss, torch.cat([by_mean, by_log], 1), hessian + torch.diag_embed(own)
 
-    return values
+    size = max(1, DECODED_BYTES // (8 * len(noise) * latents**2))
+
+    def in_parts(parameters: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        pairs = zip(parameters.split(size), rows.split(size), strict=True)
+        loss, gradient, hessian = zip(*(values(*pair) for pair in pairs), strict=True)
+        return torch.cat(loss), torch.cat(gradient), torch.cat(hessian)
+
+    return in_parts
 
 
 def minimise(values: Values, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:

@@ -45,6 +45,8 @@ from zscope.results import Measure, Scored
 
 __all__ = ["Locality", "locality"]
 
+MAP_BYTES = 16 * 2**20
+"""Of maps in double precision at once."""
 MARGIN = 2
 """Places between an interior place and the border, where the map is large enough."""
 REACHED = 0.9
@@ -132,22 +134,28 @@ def locality(
         [(donors - base.codes)[picture, latent[k]].double() / unit[k] for k in range(channels)]
     )
     for start, stop, posterior in responses(autoencoder, channels * count, build):
-        rows = torch.arange(start, stop)
-        channel, sample = rows // count, rows % count
-        change = (posterior.mean - base.responses[sample]).double()
-        change = change.reshape(len(rows), channels, -1) / unit
-        squares = change.square()
-        energy[channel, sample] = torch.zeros(len(rows), longest, dtype=torch.float64).scatter_add(
-            1, far[sample], squares.sum(1)
-        )
-        own = change[torch.arange(len(rows)), channel, place[sample]]
-        at_place = squares[torch.arange(len(rows)), :, place[sample]].sum(1)
-        other[channel, sample] = at_place - own.square()
-        product[channel, sample] = own * made[channel, sample]
+        # Maps in double precision are larger than what the chunk was made for.
+        for few in torch.arange(start, stop).split(
+            max(1, MAP_BYTES // (8 * base.codes[0].numel()))
+        ):
+            channel, sample = few // count, few % count
+            change = (posterior.mean[few - start] - base.responses[sample]).double()
+            change = change.reshape(len(few), channels, -1) / unit
+            squares = change.square()
+            energy[channel, sample] = torch.zeros(
+                len(few), longest, dtype=torch.float64
+            ).scatter_add(1, far[sample], squares.sum(1))
+            own = change[torch.arange(len(few)), channel, place[sample]]
+            at_place = squares[torch.arange(len(few)), :, place[sample]].sum(1)
+            other[channel, sample] = at_place - own.square()
+            product[channel, sample] = own * made[channel, sample]
     total = energy.sum((1, 2))
     # A model in single precision answers a little differently in batches of another size.
-    rounding = ROUNDED * base.responses.double().abs().reshape(count, channels, -1) / unit
-    silent = total <= (SILENT * made.square().sum(1)).clamp_min(float(rounding.square().sum()))
+    rounding = sum(
+        float((ROUNDED * one.double().reshape(channels, -1) / unit).square().sum())
+        for one in base.responses
+    )
+    silent = total <= (SILENT * made.square().sum(1)).clamp_min(rounding)
     if bool(silent.all()):
         raise Undefined(
             f"{who}: no response changes when a channel is replaced at one place ({channels} "

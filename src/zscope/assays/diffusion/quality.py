@@ -58,6 +58,8 @@ from zscope.sampling import whole
 
 __all__ = ["ReconstructionQuality", "reconstruction_quality", "ssim"]
 
+PICTURE_BYTES = 8 * 2**20
+"""Of pictures at once, which are compared in double precision."""
 WINDOW, SIGMA = 11, 1.5
 K1, K2 = 0.01, 0.03
 COMPARABLE = 10_000
@@ -158,7 +160,7 @@ def reconstruction_quality(
     whole(who, FEWEST, samples=samples)
     limits, source = _limits(maps, peak, who), fresh(generator)
     rows = torch.randperm(len(maps), generator=source)[:samples].sort().values
-    some = rows.split(batch_size(maps.data.shape))
+    some = rows.split(batch_size(maps.data.shape, PICTURE_BYTES))
     total = sum(maps.data.batch(each.numpy()).double().sum(0) for each in some)
     mean = (torch.as_tensor(total) / len(rows)).float()
     sound, no_ssim = _is_sound(maps, mean), _why_no_ssim(mean)
@@ -340,7 +342,8 @@ def ssim(x: Tensor, y: Tensor, peak: float = 1.0) -> Tensor:
     if x.ndim == 5:  # video: the mean over frames
         return ssim(_frames(x), _frames(y), peak).reshape(len(x), -1).mean(1)
     parts = []
-    for first, second in zip(x.split(AT_ONCE), y.split(AT_ONCE), strict=True):
+    size = max(1, min(AT_ONCE, PICTURE_BYTES // (8 * x[0].numel())))
+    for first, second in zip(x.split(size), y.split(size), strict=True):
         a, b = first.double(), second.double()
         mean_a, mean_b = _blur(a), _blur(b)
         own, other = _blur(a * a) - mean_a**2, _blur(b * b) - mean_b**2

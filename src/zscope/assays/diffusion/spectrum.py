@@ -46,6 +46,7 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.pictures import (
+    AT_ONCE,
     ROUNDING,
     Base,
     Maps,
@@ -69,6 +70,8 @@ from zscope.results import Measure, Result, Scored
 __all__ = ["LatentSpectrum", "Spectrum", "cut", "latent_spectrum", "low_pass"]
 
 CUTS = (0.5, 0.25)
+BANDS_BYTES = 16 * 2**20
+"""Of energies of bands that are centred at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,9 +259,9 @@ def _varies(summary: MapSummary) -> Tensor:
 
 def _latent_bands(summary: MapSummary, name: str) -> Tensor:
     """The energy of each band in units of variances, as a mean over channels: pictures x bands."""
-    centred = _centre_first(summary.spectra[name], summary.moments()["m"], summary.layout, name)
     used = signal_channels(summary, _varies(summary))
-    return (centred[:, used] / _variances(summary)[used, None]).mean(1)
+    mean, variance = summary.moments()["m"], _variances(summary)
+    return _mean_bands(summary.spectra[name], mean, variance, used, summary.layout, name)
 
 
 def _picture_bands(summary: MapSummary, name: str) -> Tensor | None:
@@ -270,8 +273,19 @@ def _picture_bands(summary: MapSummary, name: str) -> Tensor | None:
     used = variance > ROUNDING * square
     if not bool(used.any()):
         return None
-    centred = _centre_first(summary.picture_spectra[name], mean, summary.layout, name)
-    return (centred[:, used] / variance[used, None]).mean(1)
+    return _mean_bands(summary.picture_spectra[name], mean, variance, used, summary.layout, name)
+
+
+def _mean_bands(
+    spectra: Tensor, mean: Tensor, variance: Tensor, used: Tensor, layout: Layout, name: str
+) -> Tensor:
+    """Of the channels in use, in units of their variances: pictures x bands, some at a time."""
+    size = max(1, BANDS_BYTES // (8 * spectra[0].numel()))
+    parts = [
+        (_centre_first(part, mean, layout, name)[:, used] / variance[used, None]).mean(1)
+        for part in spectra.split(size)
+    ]
+    return torch.cat(parts)
 
 
 def _centre_first(bands: Tensor, mean: Tensor, layout: Layout, name: str) -> Tensor:
@@ -365,8 +379,11 @@ def _cuts(
     total, answers["cut_samples"] = varying(x, who), len(x)
     for kappa in CUTS:
         name = f"1/{round(1 / kappa)}"
-        decoded, again, pictures = _decode_cut(model, base, layout, cut(layout, kappa))
-        error = squares(decoded, again)
+        terms = cut(layout, kappa)
+        pictures = torch.cat([low_pass(part, terms) for part in x.split(AT_ONCE)])
+        some = torch.arange(len(x)).split(AT_ONCE)
+        parts = [_errors(model, base, layout, terms, rows, pictures[rows]) for rows in some]
+        error, left = torch.cat(parts, 1)
         spread = squares(pictures, pictures.mean(0, keepdim=True).expand_as(pictures))
         if not float(spread.sum()) > ROUNDING * float(total.sum()):
             left_out[f"correspondence at {name}"] = "the smoothed pictures are all equal"
@@ -378,19 +395,24 @@ def _cuts(
         )  # fmt: skip
         if ends is not None:
             answers["correspondence_interval"][name] = float(ends[0]), float(ends[1])
-        for key, other in (("cut_variance", decoded), ("picture_variance", pictures)):
-            answers[key][name] = float(1 - squares(x, other).sum() / total.sum())
+        for key, each in (("cut_variance", left), ("picture_variance", squares(x, pictures))):
+            answers[key][name] = float(1 - each.sum() / total.sum())
     return answers
 
 
-def _decode_cut(
-    model: Autoencoder, base: Base, layout: Layout, terms: tuple[int, ...]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """D(z_kappa), D(E(x_kappa)) and x_kappa."""
-    codes = layout.flat(low_pass(layout.view(base.codes), terms))
-    pictures = low_pass(base.observations, terms)
-    again = encode_pictures(model, pictures, base)
-    return decode_like(model, codes, pictures), decode_like(model, again, pictures), pictures
+def _errors(
+    model: Autoencoder,
+    base: Base,
+    layout: Layout,
+    terms: tuple[int, ...],
+    rows: Tensor,
+    pictures: Tensor,
+) -> Tensor:
+    """The squares of D(z_kappa) - D(E(x_kappa)) and of x - D(z_kappa), for some x_kappa."""
+    codes = layout.flat(low_pass(layout.view(base.codes[rows]), terms))
+    decoded = decode_like(model, codes, pictures)
+    again = decode_like(model, encode_pictures(model, pictures, base), pictures)
+    return torch.stack([squares(decoded, again), squares(base.observations[rows], decoded)])
 
 
 ENTRY = Entry(

@@ -3,7 +3,8 @@
     trace_gap         Tr Var[z] - Tr Var[mean]      0 for active latents, 1 for each passive one,
                                                     the passive share for each mixed one
     dimension_gap     ID(z) - ID(mean)              intrinsic dimensions; passive latents are
-                                                    noise, which has full dimension
+                                                    noise, which has full dimension. Measured at up
+                                                    to 10,000 samples (see intrinsic-dimension)
     information_gap   H(z) - I(x; decoded)          Rényi, in bits, from kernel matrices
 
 By the law of total variance the trace gap of any VAE is exactly the sum of the mean posterior
@@ -14,12 +15,12 @@ Bonheme 2023, propositions 8.3.1 to 8.3.3, sections 8.2.5 and 8.7 to 8.8.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.dimension.intrinsic import intrinsic_dimension
+from zscope.assays.dimension.intrinsic import SAMPLES, intrinsic_dimension
 from zscope.assays.dimension.renyi import Renyi, renyi_entropy, renyi_information
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
@@ -41,6 +42,7 @@ class Gap(Scored):
     samples: int
     standard_error: float | None = None
     chance: float | None = None  # of posteriors that are the prior
+    flags: list[str] = field(default_factory=list)
 
     why_no_interval = "it is not known for sampled=True, nor for a single observation"
     why_no_chance = "the means of an uninformative encoder are one point, which has no dimension"
@@ -81,12 +83,20 @@ def trace_gap(
 
 @accepts_recording
 def dimension_gap(
-    posterior: Posterior, *, neighbours: int = 20, generator: Generator | None = None
+    posterior: Posterior,
+    *,
+    neighbours: int = 20,
+    samples: int = SAMPLES,
+    generator: Generator | None = None,
 ) -> Gap:
-    """Intrinsic dimension of sampled codes minus that of the means."""
+    """Intrinsic dimension of sampled codes minus that of the means, at up to `samples` samples."""
     _check(posterior, "dimension_gap")
-    sampled = intrinsic_dimension(posterior.sample(fresh(generator)), neighbours=neighbours)
-    means = intrinsic_dimension(posterior.mean, neighbours=neighbours)
+    source = fresh(generator)
+    codes = posterior.sample(source)
+    sampled, means = (
+        intrinsic_dimension(each, neighbours=neighbours, samples=samples, generator=source)
+        for each in (codes, posterior.mean)
+    )
     error = None  # else as if the two were independent
     if sampled.standard_error is not None and means.standard_error is not None:
         error = math.hypot(sampled.standard_error, means.standard_error)
@@ -96,6 +106,7 @@ def dimension_gap(
         means.dimension,
         len(posterior),
         error,
+        flags=[flag for flag in sampled.flags if flag.startswith("Measured at")],
     )
 
 

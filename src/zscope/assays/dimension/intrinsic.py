@@ -17,8 +17,11 @@ high at k = 20) or "k-2" (without that bias); `average="arithmetic"` (Levina & B
 `first_rank=1` starts F at 1/N (the text of Facco et al., and scikit-dimension since 0.5). Any
 estimator of scikit-dimension can be the method (lPCA, CorrInt, GRIDE, …) if it is installed.
 
-Equal samples count once: see `nearest_neighbours`. All samples are used, not a random subset
-as in some published tables.
+Equal samples count once: see `nearest_neighbours`. Up to 10,000 samples all are used, not a
+random subset as in some published tables. Of more, so many are drawn at random, and their
+neighbours looked for among all: the estimate is that of all samples, as the neighbours are as near
+as they are, with the error of 10,000. Comparing all pairs would take time that grows with the
+square of the samples. (Methods of scikit-dimension get the 10,000 alone.) The result says so.
 
 Levina & Bickel, NIPS 2004, equation 8; MacKay & Ghahramani, "Comments on 'Maximum
 likelihood estimation of intrinsic dimension'", 2005; Facco et al., Scientific Reports 7,
@@ -32,7 +35,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
@@ -41,11 +44,14 @@ from zscope.assays.matrices import Array
 from zscope.assays.neighbours import Neighbours, nearest_neighbours
 from zscope.errors import ConfigError, MissingExtra, Undefined, did_you_mean
 from zscope.results import Scored
+from zscope.sampling import whole
 
 __all__ = ["IntrinsicDimension", "intrinsic_dimension"]
 
 PerSample = Float[Tensor, " samples"]
 Normaliser = Literal["k-1", "k-2"]
+SAMPLES = 10_000
+"""Samples at which the dimension is measured."""
 SCIKIT_DIMENSION = {
     name.lower(): name
     for name in ("CorrInt", "DANCo", "ESS", "FisherS", "GRIDE", "KNN", "lPCA", "MADA",
@@ -61,12 +67,13 @@ class IntrinsicDimension(Scored):
     standard_error: float | None
     method: str
     neighbours: int
-    samples: int  # distinct ones
+    samples: int  # distinct ones, at which the dimension was measured
     duplicates: int
     columns: int
     local: PerSample | None  # mle: the estimate at each sample; infinite where all T are equal
     curve: dict[int, float]  # mle: the value at each number of neighbours
     of: str = "codes"
+    among: int = 0  # all distinct samples
 
     why_no_interval = "this method gives no standard error"
     why_no_chance = "it counts dimensions, and codes of pure noise fill all latents"
@@ -76,11 +83,26 @@ class IntrinsicDimension(Scored):
     def score(self) -> float:
         return self.dimension
 
+    def to_dict(self) -> dict[str, Any]:
+        """Without the number of all samples, where these are all."""
+        values = super().to_dict()
+        if self.among <= self.samples:
+            del values["among"]
+        return values
+
     @property
     def flags(self) -> list[str]:
-        if self.method != "mle":
-            return []
-        return [size_flag(self.samples, "neighbours of few samples are far, which biases it")]
+        flags = []
+        if self.method == "mle":
+            reason = "neighbours of few samples are far, which biases it"
+            flags.append(size_flag(self.among or self.samples, reason))
+        if self.among > self.samples:
+            alone = self.method not in ("mle", "twonn")
+            rest = "the others were left out" if alone else "their neighbours are those among all"
+            flags.append(
+                f"Measured at {self.samples:,} of {self.among:,} samples, drawn at random; {rest}."
+            )
+        return flags
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -116,11 +138,14 @@ def intrinsic_dimension(
     average: Literal["arithmetic", "harmonic"] = "arithmetic",
     discard: float = 0.1,
     first_rank: Literal[0, 1] = 0,
+    samples: int = SAMPLES,
+    generator: Generator | None = None,
 ) -> IntrinsicDimension:
     """The dimension of samples x columns, or from the result of `nearest_neighbours`.
 
     `of="observations"` measures the observations of a recording, flattened, instead of the codes
-    that a model made of them: where a search for the number of latents begins.
+    that a model made of them: where a search for the number of latents begins. It is measured at
+    `samples` samples at most.
 
     To compute the distances only once for several methods, find the neighbours first:
 
@@ -140,39 +165,39 @@ def intrinsic_dimension(
                 "recording of a model on data, or the observations in place of the codes."
             )
         codes = observed
-    result = _dimension(
-        codes, method, neighbours, normaliser, average, discard=discard, first_rank=first_rank
-    )
+    near = _neighbours_of(codes, method, neighbours, samples, generator)
+    if method == "mle":
+        result = _likelihood(near, neighbours, normaliser, average)
+    elif method == "twonn":
+        result = _two_neighbours(near, discard, first_rank)
+    else:
+        result = _scikit_dimension(near, method)
+    result = replace(result, among=near.among)
     return result if of == "codes" else replace(result, of=of)
 
 
-def _dimension(
+def _neighbours_of(
     codes: Array | Neighbours,
     method: str,
     neighbours: int,
-    normaliser: Normaliser,
-    average: str,
-    *,
-    discard: float,
-    first_rank: int,
-) -> IntrinsicDimension:
+    samples: int,
+    generator: Generator | None,
+) -> Neighbours:
     required = neighbours if method == "mle" else 2
     if method == "mle" and neighbours < 3:
         raise ConfigError(
             f"intrinsic_dimension: neighbours={neighbours}; the maximum likelihood estimate "
             "compares distances within a neighbourhood and needs at least 3 (20 is usual)."
         )
-    near = codes if isinstance(codes, Neighbours) else nearest_neighbours(codes, required)
-    if near.count < required:
+    if not isinstance(codes, Neighbours):
+        whole("intrinsic_dimension", 1, samples=samples)
+        return nearest_neighbours(codes, required, most=samples, generator=generator)
+    if codes.count < required:
         raise Undefined(
-            f"intrinsic_dimension: expected {required} neighbours per sample, got {near.count}. "
+            f"intrinsic_dimension: expected {required} neighbours per sample, got {codes.count}. "
             f"Call nearest_neighbours(codes, {required})."
         )
-    if method == "mle":
-        return _likelihood(near, neighbours, normaliser, average)
-    if method == "twonn":
-        return _two_neighbours(near, discard, first_rank)
-    return _scikit_dimension(near, method)
+    return codes
 
 
 def local_dimensions(

@@ -40,6 +40,8 @@ __all__ = ["Extractor", "extract", "inception", "name_of", "random_features"]
 Extractor = Autoencoder | Callable[[Tensor], Tensor] | str | None
 BATCH = 256
 FEATURES = 64
+LAYER_BYTES = 32 * 2**20
+"""Of the largest layer of the random network at once."""
 
 
 def extract(observations: Any, extractor: Extractor, who: str) -> Matrix:
@@ -105,15 +107,27 @@ def random_features(x: Tensor) -> Tensor:
         return normal(torch.empty(shape), generator) * spread
 
     x = x.detach().cpu().float()
+    # One observation says which weights are needed, and how large its largest layer is.
+    one, largest, layers = x[:1], 1, []
     for _ in range(3 if x.ndim == 4 else 2):
-        if x.ndim == 4:
-            kernels = weights(FEATURES, x.shape[1], 3, 3)
-            x = torch.nn.functional.conv2d(x, kernels, stride=2, padding=1).relu()
-        else:
-            x = (x.flatten(1) @ weights(2 * FEATURES, x.flatten(1).shape[1]).T).relu()
-    x = x.flatten(1)
-    features: Tensor = x @ weights(FEATURES, x.shape[1]).T
-    return features
+        inputs = (one.shape[1], 3, 3) if x.ndim == 4 else (one[0].numel(),)
+        layers.append(weights(FEATURES if x.ndim == 4 else 2 * FEATURES, *inputs))
+        one = _layer(one, layers[-1])
+        largest = max(largest, one.numel())
+    last = weights(FEATURES, one[0].numel())
+
+    def features(part: Tensor) -> Tensor:
+        for each in layers:
+            part = _layer(part, each)
+        return part.flatten(1) @ last.T
+
+    return torch.cat([features(part) for part in x.split(max(1, LAYER_BYTES // (4 * largest)))])
+
+
+def _layer(x: Tensor, weights: Tensor) -> Tensor:
+    if weights.ndim == 4:
+        return torch.nn.functional.conv2d(x, weights, stride=2, padding=1).relu()
+    return (x.flatten(1) @ weights.T).relu()
 
 
 def inception(weights: str | Path | None = None) -> Callable[[Tensor], Tensor]:

@@ -49,7 +49,7 @@ from zscope.usage import usage_of_posterior
 
 __all__ = ["RateDistortion", "carried_information", "negative_log_likelihood", "rate_distortion"]
 
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 16 << 20
 INCLUDES_FACTORS = (
     "The prior depends on the factors: the information includes what the codes tell about them, "
     "the rate does not."

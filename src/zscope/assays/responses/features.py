@@ -147,7 +147,6 @@ def feature_effects(
     """
     who = "feature_effects"
     x = as_tensor(observations, who)
-    x = x if x.is_complex() else x.double()
     if x.ndim != 2 or len(x) < 2 or x.is_complex():
         raise Undefined(
             f"{who}: observations of shape {tuple(x.shape)}; expected at least two vectors, "
@@ -157,7 +156,6 @@ def feature_effects(
         raise ConfigError(f"{who}: least={least}; expected a number of standard deviations from 0.")
     base = base_samples(posterior, samples, who, fresh(generator))
     draws = posterior.base_samples if isinstance(posterior, Recording) else base
-    draws = draws.double()
     middle, spread, spread_error = _spread(draws)
     centre, deviation, deviation_error = _spread(x)
     silent = deviation <= SILENT * centre.abs()
@@ -206,13 +204,18 @@ def _spread(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     var(s) / s^2 = (kurtosis - 1) / (4 n)
     """
-    mean = rows.mean(0)
-    centred = rows - mean
-    variance = centred.square().mean(0)
-    kurtosis = centred.pow(4).mean(0) / variance.square().clamp_min(
-        torch.finfo(variance.dtype).tiny
-    )
-    return mean, variance.sqrt(), (kurtosis - 1).clamp_min(0) / (4 * len(rows))
+    parts = rows.split(max(1, CELLS // max(1, rows.shape[1])))  # a copy in double precision of each
+    count = len(rows)
+    mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / count
+    squares = torch.zeros_like(mean)
+    fourth = torch.zeros_like(mean)
+    for part in parts:
+        square = (part.double() - mean).square()
+        squares += square.sum(0)
+        fourth += square.square().sum(0)
+    variance = squares / count
+    kurtosis = fourth / count / variance.square().clamp_min(torch.finfo(variance.dtype).tiny)
+    return mean, variance.sqrt(), (kurtosis - 1).clamp_min(0) / (4 * count)
 
 
 def _differences(

@@ -52,7 +52,7 @@ from zscope.types import Codes, as_tensor
 __all__ = ["SCALES", "Discrepancy", "mmd"]
 
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-BLOCK_BYTES = 64 * 2**20
+BLOCK_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ Leeb et al., "Structure by architecture", ICLR 2023, section 4.1 and fig. 4, who
 traversals and print no number for it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,7 @@ from zscope.sampling import recorded_codes, whole
 __all__ = ["VariableNonlinearity", "variable_nonlinearity"]
 
 FEWEST = 4  # exchanges for each number that a linear prediction of maps is made from
+BLOCK_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +142,10 @@ def variable_nonlinearity(
     parts.enough(who, len(recorded), len(base))
     donors = base.roll(-1, 0)
     start = _decoded(autoencoder, base)
-    variance = float((start - start.mean(0)).square().sum(1).mean())
+    spread = torch.zeros(len(base), dtype=torch.float64)
+    for (each,) in _blocks(start):
+        spread += (each - each.mean(0)).square().sum(1)
+    variance = float(spread.mean())
     if variance == 0:
         raise Undefined(
             f"{who}: all {len(base)} codes are decoded to the same observation, so no variable "
@@ -151,19 +156,14 @@ def variable_nonlinearity(
     rests: list[float | None] = []
     for member in membership(lists, base.shape[1]).to(base.device):
         other = torch.where(member, donors, base)
-        end, middle = (_decoded(autoencoder, z) for z in (other, (base + other) / 2))
-        change = end - start
-        effect = float(change.square().sum(1).mean()) / (2 * variance)
-        effects.append(effect)
-        if effect < least or effect == 0:
-            bends.append(None)
-            rests.append(None)
-            continue
-        bend = (middle - (start + end) / 2).norm(dim=1).mean() / (change.norm(dim=1).mean() / 2)
-        bends.append(float(bend))
         moves = (donors - base)[:, member].double().cpu()
         few = layout is not None and len(moves) < FEWEST * moves.shape[1]
-        rests.append(None if few else _unexplained(moves, change))
+        sizes, bend, rest = _exchange(autoencoder, base, other, start, None if few else moves)
+        effect = sizes / (2 * variance)
+        effects.append(effect)
+        masked = effect < least or effect == 0
+        bends.append(None if masked else bend)
+        rests.append(None if masked else rest)
     return parts.name(
         VariableNonlinearity(
             nonlinearity=bends,
@@ -177,14 +177,41 @@ def variable_nonlinearity(
 
 
 def _decoded(autoencoder: Autoencoder, codes: Tensor) -> Tensor:
-    return decode(autoencoder, codes).flatten(1).double().cpu()
+    return decode(autoencoder, codes).flatten(1).cpu()
 
 
-def _unexplained(moves: Tensor, change: Tensor) -> float:
+def _blocks(*tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Some columns of each at a time, in double precision, so that no whole table has to be."""
+    size = max(1, BLOCK_BYTES // (8 * len(tables[0])))
+    for parts in zip(*(table.split(size, 1) for table in tables), strict=True):
+        yield tuple(part.double() for part in parts)
+
+
+def _exchange(
+    autoencoder: Autoencoder, base: Tensor, other: Tensor, start: Tensor, moves: Tensor | None
+) -> tuple[float, float, float | None]:
+    """Of an exchange: E ||D(b) - D(a)||^2, the nonlinearity, and what `moves` do not explain."""
+    end, middle = (_decoded(autoencoder, z) for z in (other, (base + other) / 2))
+    moved, bent = torch.zeros(2, len(base), dtype=torch.float64)
+    for a, b, half in _blocks(start, end, middle):
+        moved += (b - a).square().sum(1)
+        bent += (half - (a + b) / 2).square().sum(1)
+    if not moved.any():
+        return 0.0, 0.0, 0.0
+    bend = float(bent.sqrt().mean() / (moved.sqrt().mean() / 2))
+    rest = None if moves is None else _unexplained(moves, start, end)
+    return float(moved.mean()), bend, rest
+
+
+def _unexplained(moves: Tensor, start: Tensor, end: Tensor) -> float:
     """1 - R^2 of a linear map from moves to changes, through the origin."""
-    weights = torch.linalg.lstsq(moves, change, driver="gelsd").solution
-    rest = (change - moves @ weights).square().sum() / change.square().sum()
-    return float(rest.clamp(0, 1))
+    rest = whole = 0.0
+    for a, b in _blocks(start, end):
+        change = b - a
+        weights = torch.linalg.lstsq(moves, change, driver="gelsd").solution
+        rest += float((change - moves @ weights).square().sum())
+        whole += float(change.square().sum())
+    return min(1.0, rest / whole)
 
 
 ENTRY = Entry(

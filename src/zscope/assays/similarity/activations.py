@@ -18,8 +18,8 @@ from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import InterfaceError, Undefined
-from zscope.randomness import seed_of
 from zscope.sampling import whole
+from zscope.seeds import seed_of
 from zscope.types import Observations, as_tensor
 
 __all__ = ["activations"]

@@ -11,14 +11,16 @@ near the input are similar just because the input is the same.
 
 All pairs cost one pass over the Gram matrices of the layers, block by block: each is computed
 once, not once for every partner. Layers with more features than samples are stored as their
-Gram matrix, which is smaller and sufficient for CKA.
+Gram matrix, which is smaller and sufficient for CKA. Gram matrices grow with the square of the
+samples: of more than 10,000, so many are drawn at random (the result says so); the debiased form
+is not biased by that.
 
 Bonheme 2023, equation 7.9 and section 7.4.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -31,11 +33,13 @@ from zscope.assays.matrices import Array
 from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Result
+from zscope.sampling import whole
 from zscope.types import Matrix, as_tensor
 
 __all__ = ["Layer", "SimilarityHeatmap", "prepare_layers", "similarity_heatmap"]
 
-BLOCK_BYTES = 128 << 20
+SAMPLES = 10_000
+BLOCK_BYTES, COPY_BYTES = 64 << 20, 16 << 20
 ROUNDING = 1e-6  # a layer that varies by less than this, relative to its norm, is constant
 NEGLIGIBLE = 1e-12  # the share of the variance of a layer that rounding in float32 can make up
 EQUALLY_FAR = 1e-6  # rounding error in float32 of an unbiased self-similarity of 0
@@ -82,6 +86,7 @@ class SimilarityHeatmap(Result):
     control_columns: list[str]
     debiased: bool
     samples: int
+    flags: list[str] = field(default_factory=list)
 
     @property
     def shared(self) -> list[str]:
@@ -122,13 +127,14 @@ def similarity_heatmap(
     control: Layers | None = None,
     null: bool = False,
     debiased: bool = True,
+    samples: int = SAMPLES,
     generator: Generator | None = None,
 ) -> SimilarityHeatmap:
     """Compare layers (name -> samples x features; see `activations`) of two models.
 
     Give a list of such mappings for several runs; without `second`, the first is compared
     with itself (several runs: each with every other). Constant layers have no similarity and
-    are left out.
+    are left out. At most `samples` samples are compared.
     """
     ours = [first] if isinstance(first, Mapping) else list(first)
     alone = second is None
@@ -136,14 +142,15 @@ def similarity_heatmap(
     groups: list[Layers] = [*ours, *([] if alone else theirs)]
     if control is not None:
         groups.append(control)
-    prepared = [prepare_layers(group) for group in groups]
+    chosen = _draw(groups, samples, generator)
+    prepared = [prepare_layers(group, chosen=chosen) for group in groups]
     _check(prepared)
-    samples = len(next(iter(prepared[0].values())))
+    count = len(next(iter(prepared[0].values())))
     if null:
-        order = torch.randperm(samples, generator=fresh(generator))
+        order = torch.randperm(count, generator=fresh(generator))
         runs = prepared[: len(ours)] if alone else prepared[len(ours) : len(ours) + len(theirs)]
         prepared.append({name: layer.shuffle(order) for name, layer in runs[0].items()})
-    table = _all_pairs(prepared, samples, debiased)
+    table = _all_pairs(prepared, count, debiased)
     rows = [n for n in prepared[0] if all(n in g for g in prepared[: len(ours)])]
     start = 0 if alone else len(ours)
     columns = [
@@ -166,31 +173,56 @@ def similarity_heatmap(
         columns=columns,
         control_columns=control_columns,
         debiased=debiased,
-        samples=samples,
+        samples=count,
+        flags=[]
+        if chosen is None
+        else [f"Of {count:,} samples that were drawn at random from those given."],
     )
 
 
-def prepare_layers(layers: Layers, *, narrow: bool = False) -> dict[str, Layer]:
+def _draw(groups: list[Layers], samples: int, generator: Generator | None) -> Tensor | None:
+    """Which rows to compare, if there are more than `samples`; None for all.
+
+    Also where layers are prepared already: whoever did that has chosen the samples.
+    """
+    whole("similarity_heatmap", 4, samples=samples)
+    sizes = set()
+    for layer in (layer for group in groups for layer in group.values()):
+        if isinstance(layer, Layer):
+            return None
+        sizes |= {*as_tensor(layer, "similarity_heatmap").shape[:1]}
+    if len(sizes) != 1 or max(sizes) <= samples:
+        return None
+    source = fresh(generator)
+    order = torch.randperm(max(sizes), generator=source, device=source.device)
+    return order[:samples].sort().values
+
+
+def prepare_layers(
+    layers: Layers, *, narrow: bool = False, chosen: Tensor | None = None
+) -> dict[str, Layer]:
     """The layers that vary, in the form that `similarity_heatmap` works on.
 
     `similarity_heatmap` does this itself; to compare several large models, prepare one after
     the other, so that only one model's activations are in memory at a time. With `narrow`,
     layers with more features than samples become rows with the same Gram matrix, which
-    Procrustes needs.
+    Procrustes needs. Of the rows only those `chosen` are taken.
     """
     prepared = {}
     for name, values in layers.items():
         layer = (
             values
             if isinstance(values, Layer)
-            else _prepare(name, as_tensor(values, f"similarity_heatmap, layer {name!r}"), narrow)
+            else _prepare(
+                name, as_tensor(values, f"similarity_heatmap, layer {name!r}"), narrow, chosen
+            )
         )
         if layer is not None:
             prepared[name] = layer
     return prepared
 
 
-def _prepare(name: str, values: Tensor, narrow: bool) -> Layer | None:
+def _prepare(name: str, values: Tensor, narrow: bool, chosen: Tensor | None) -> Layer | None:
     """None for a constant layer."""
     if values.ndim == 0 or values.numel() == 0 or values.is_complex():
         raise Undefined(
@@ -198,12 +230,15 @@ def _prepare(name: str, values: Tensor, narrow: bool) -> Layer | None:
             f"{values.dtype}; expected real numbers, a row for each sample."
         )
     rows = values.detach().reshape(len(values), -1)
+    rows = rows if chosen is None else rows[chosen.to(rows.device)]
     rows = rows if rows.dtype == torch.float64 else rows.float()
-    peak = float(rows.abs().max())
-    rows = rows / peak if 0 < peak < math.inf else rows
-    raw = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
-    rows = (rows - rows.mean(0, dtype=torch.float64).to(rows.dtype)).float().cpu()
-    scale = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
+    peak = float(torch.stack(torch.aminmax(rows)).abs().max())
+    rows = rows / peak if 0 < peak < math.inf else rows.clone()
+    raw = _size(rows)
+    total = torch.stack([part.double().sum(0) for part in _parts(rows)]).sum(0)
+    rows -= (total / len(rows)).to(rows.dtype)
+    rows = rows.float().cpu()
+    scale = _size(rows)
     if not math.isfinite(scale):
         raise Undefined(
             f"similarity_heatmap: the layer {name!r} contains NaN or infinite numbers. Has "
@@ -214,7 +249,9 @@ def _prepare(name: str, values: Tensor, narrow: bool) -> Layer | None:
     # Unit size: CKA does not depend on it, and float32 products cannot overflow.
     n = len(rows)
     rows *= n**0.5 / scale
-    norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    norms = torch.cat(
+        [torch.linalg.vector_norm(part.double(), dim=1).square() for part in _parts(rows)]
+    )
     if narrow and rows.shape[1] > n:
         rows = _narrow(rows)
     if rows.shape[1] <= n:
@@ -225,6 +262,18 @@ def _prepare(name: str, values: Tensor, narrow: bool) -> Layer | None:
         gram[start : start + 512, start:] = part
         gram[start:, start : start + 512] = part.T
     return Layer(None, gram, norms)
+
+
+def _parts(rows: Tensor) -> tuple[Tensor, ...]:
+    """Rows of which a copy in double precision fits."""
+    parts: tuple[Tensor, ...] = rows.split(max(1, COPY_BYTES // (8 * rows.shape[1])))
+    return parts
+
+
+def _size(rows: Tensor) -> float:
+    """The norm of all numbers together."""
+    sizes = [torch.linalg.vector_norm(part.double()) for part in _parts(rows)]
+    return float(torch.linalg.vector_norm(torch.stack(sizes)))
 
 
 def _narrow(rows: Tensor) -> Tensor:
