@@ -4,7 +4,7 @@ Five causes: 2 depends on 0 (a square), 3 on 1 (a sine), 4 on nothing; or, as a 
 independent. The decoder is the identity, held fixed, or a layer or a network that learns. For
 each setting: open edges by seed, how many of them are not of the world, J = share of true edges
 that are open - share of others that are, error without edges over error, and the loss in nats.
-More than a minute of one core for each setting; without arguments those of the slow test.
+More than a minute of one core for each setting; without arguments only the chosen one.
 
     python benchmarks/gates.py [SETTING]...
 """
@@ -130,10 +130,31 @@ def report(name: str, outcomes: list[Outcome]) -> None:
 
 
 def main() -> int:
+    from ratios import Agreement, Ratio, finish, released  # tests import the rest of this file
+
     torch.set_num_threads(1)
-    for name in sys.argv[1:] or ("default", "chosen", "chosen, independent"):
-        report(name, learn(name))
-    return 0
+    ratios = []
+    for name in sys.argv[1:] or ("chosen",):
+        outcomes = learn(name)
+        report(name, outcomes)
+        ratios.append(
+            Ratio(
+                f"error of a causal block, {name} setting",
+                "choices",
+                [each.masks.error for each in outcomes],
+                [each.masks.error_without_edges for each in outcomes],
+                baseline="its error without edges",
+                version=released("zscope"),
+                unit="error",
+                at_most=None if SETTINGS[name].get("world") == "independent" else 0.5,
+                agreement=Agreement(
+                    f"open edges that are not of the world, {len(outcomes)} seeds",
+                    sum(each.wrong for each in outcomes),
+                    0,
+                ),
+            )
+        )
+    return finish("gates", ratios)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,20 @@
 """How long does it take to read many runs, the first time and with an index?
 
 Simulated run folders (run.json, scores.json, history.jsonl; no weights) are read by `zs.runs` in
-new processes: without an index, with one, and by a whole `zscope table`. Required: with 10,000
-runs the second `zscope table` takes less than 5 s of processor time, which other programs do not
-change as much as that of a clock.
+new processes, without an index and with one, and by a whole `zscope table`. Required: the index
+pays, and with 10,000 runs `zscope table` takes less than 5 s of processor time.
 
-    python benchmarks/index.py [--runs 100 1000 10000] [--large]     # --large: 100,000 too
+    python benchmarks/index.py [--runs 100 1000 10000 100000]
 """
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from ratios import Agreement, Ratio, children, command, finish, released, turns
 
 from zscope.documents import checksum_of
 
@@ -24,7 +22,11 @@ MODELS = ("beta-vae", "beta-tcvae", "factor-vae", "dip-vae")
 BETAS = (1, 2, 4, 8, 16)
 LIMIT = 5.0
 """Seconds that the second `zscope table` of 10,000 runs may take."""
-READ = "import zscope as zs, sys; print(len(zs.runs(sys.argv[1])))"
+READ = """
+import hashlib, sys
+import zscope as zs
+print(hashlib.sha256(zs.runs(sys.argv[1]).to_frame().to_csv().encode()).hexdigest())
+"""
 COMMAND = "from zscope.cli import main; main()"
 
 
@@ -72,40 +74,58 @@ def write_run(folder: Path, number: int) -> None:
     (path / "history.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def seconds(*words: str) -> float:
-    """Processor time of a new process, in Python and in the kernel."""
-    before = os.times()
-    subprocess.run([sys.executable, "-c", *words], check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    return sum(after[2:4]) - sum(before[2:4])
+def read(folder: str) -> str:
+    return command(sys.executable, "-c", READ, folder)
 
 
-def measure(count: int) -> dict[str, float]:
-    """Seconds of the first and the second reading, and of a table, of `count` runs."""
+def measure(count: int, repeats: int) -> list[Ratio]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in range(count):
             write_run(folder, number)
-        first, second = seconds(READ, name), seconds(READ, name)
-        start = time.perf_counter()
-        table = seconds(COMMAND, "table", name)
-        clock = time.perf_counter() - start
+        answers: dict[str, str] = {}
+
+        def first() -> None:
+            for file in folder.glob(".index.sqlite*"):
+                file.unlink()
+            answers["first"] = read(name)
+
+        def second() -> None:
+            answers["second"] = read(name)
+
+        pairs = [
+            turns({"first": first, "second": second}, 1, warm=False, clock=children)
+            for _ in range(repeats)
+        ]  # the second needs the index of the first
+        by = {key: [pair[key][0] for pair in pairs] for key in pairs[0]}
+        table = [sys.executable, "-c", COMMAND, "table", name]
+        tables = turns({"table": lambda: command(*table)}, repeats, clock=children)["table"]
         size = (folder / ".index.sqlite").stat().st_size / 1e6
-    cells = f"{first:>7.2f}  {second:>7.2f}  {table:>7.2f}  {clock:>8.2f}  {size:>9.1f}"
-    print(f"{count:>9,}  {cells}", flush=True)
-    return {"first": first, "second": second, "table": table, "clock": clock, "megabytes": size}
+    print(f"{count:,} runs: an index of {size:.1f} MB", flush=True)
+    same = Agreement(
+        f"checksums of the table of {count:,} runs, with and without the index (1 = they differ)",
+        float(answers["first"] != answers["second"]), 0,
+    )  # fmt: skip
+    zscope = released("zscope")
+    return [
+        Ratio(
+            f"{count:,} runs, read with an index", "data", by["second"], by["first"],
+            baseline="reading them without an index", version=zscope, agreement=same, at_most=1,
+        ),
+        Ratio(
+            f"zscope table of {count:,} runs", "data", tables, [LIMIT],
+            baseline=f"the limit of {LIMIT:g} s", version=zscope, agreement=same,
+            at_most=1 if count <= 10_000 else None,
+        ),
+    ]  # fmt: skip
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, nargs="+", default=[100, 1000, 10_000])
-    parser.add_argument("--large", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, nargs="+", default=[10_000])
+    parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
-    counts = [*options.runs, *([100_000] if options.large else [])]
-    print("processor seconds, each in a new process; seconds by the clock of the table")
-    print("     runs    first   second    table  by clock  index, MB")
-    figures = {count: measure(count) for count in counts}
-    return int(10_000 in figures and figures[10_000]["table"] > LIMIT)
+    return finish("index", [each for n in options.runs for each in measure(n, options.turns)])
 
 
 if __name__ == "__main__":

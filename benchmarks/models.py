@@ -1,9 +1,7 @@
-"""How much does a training step of each model cost, compared with a VAE and with pythae?
+"""How much does a training step of a model cost, compared with a plain one and with pythae?
 
-    python benchmarks/models.py [--turns 3] [--part zoo|consistency|pythae]
+    python benchmarks/models.py [--turns 3] [--part consistency|pythae]
 
-zoo           a step of each model, as a multiple of a step of the VAE with the same networks
-              (28 x 28 pictures, batches of 64); for information
 consistency   a step with a consistency penalty decodes and encodes T (1 + nJ) rows in
               addition to those of the batch. Required: at most 1.2 times what that many more
               rows cost the same model without the penalty
@@ -13,25 +11,18 @@ pythae        FactorVAE, β-TCVAE and WAE with the trainer of pythae 0.1.2, same
               pictures where zscope reconstructs 64. Both are shown, equal batches and equal
               numbers of reconstructed pictures; the latter is required
 
-pythae has its own environment, which is created on first use under .bench/ as in
-benchmarks/training.py, or given by ZSCOPE_PYTHAE=path/to/python:
-
-    python -m venv .bench/pythae
-    .bench/pythae/bin/python -m pip install torch==2.13.0 pythae==0.1.2
-
-Processor time of one thread; turns alternate, the fastest counts. Other programs can only make
-a step look slower, so a check that fails is repeated with up to twice as many more turns. The
-exit code is 1 if a check fails.
+Processor time of one thread, in turn; pythae has an environment of its own, which is made on first
+use under .bench/.
 """
 
 import argparse
-import os
-import subprocess
+import json
 import sys
 import tempfile
 import time
 
-from training import BATCH, CASES, LATENTS, networks, peer_python, pictures
+from ratios import Agreement, Ratio, agreement, command, finish, peer, released, turns
+from training import BATCH, CASES, LATENTS, networks, pictures
 
 PEERS = ("factor-vae", "beta-tcvae", "wae")
 LIMIT = 1.2
@@ -51,7 +42,7 @@ def ours(case: str, name: str, steps: int, batch: int = BATCH) -> float:
 
     import zscope as zs
 
-    shape = CASES[case][0]
+    shape = CASES[case]
     model = zs.models.build(name, shape=shape, latents=LATENTS, **zscope_options(case, name))
     with tempfile.TemporaryDirectory() as folder:
         np.save(f"{folder}/x.npy", pictures(shape))
@@ -61,11 +52,10 @@ def ours(case: str, name: str, steps: int, batch: int = BATCH) -> float:
         return time.process_time() - start
 
 
-def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
+def pythae_model(case: str, name: str, encoder, decoder):
+    """A model of pythae around given layers."""
     import logging
 
-    import torch
-    from pythae.data.datasets import BaseDataset
     from pythae.models import (
         WAE_MMD,
         BetaTCVAE,
@@ -76,18 +66,8 @@ def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
     )
     from pythae.models.base.base_utils import ModelOutput
     from pythae.models.nn import BaseDecoder, BaseEncoder
-    from pythae.trainers import (
-        AdversarialTrainer,
-        AdversarialTrainerConfig,
-        BaseTrainer,
-        BaseTrainerConfig,
-    )
-    from torch import nn
 
     logging.disable(logging.CRITICAL)
-    encoder, decoder = networks(case)
-    if name == "wae":
-        encoder[-1] = nn.Linear(encoder[-1].in_features, LATENTS)
 
     class Encoder(BaseEncoder):
         def __init__(self):
@@ -109,9 +89,7 @@ def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
             output = self.layers(z)
             return ModelOutput(reconstruction=output if name == "wae" else output.sigmoid())
 
-    shape = CASES[case][0]
-    x = torch.from_numpy(pictures(shape)).float().div_(255)[: steps * batch]
-    epochs = max(1, steps * batch // len(x))
+    shape = CASES[case]
     common = {"input_dim": shape, "latent_dim": LATENTS}
     kinds = {
         "factor-vae": (FactorVAE, FactorVAEConfig, {"reconstruction_loss": "bce", "gamma": 35}),
@@ -119,8 +97,27 @@ def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
         "wae": (WAE_MMD, WAE_MMD_Config, {"reg_weight": 10.0}),
     }
     model_class, config_class, more = kinds[name]
-    model = model_class(config_class(**common, **more), encoder=Encoder(), decoder=Decoder())
-    settings = {"num_epochs": epochs, "per_device_train_batch_size": batch, "no_cuda": True}
+    return model_class(config_class(**common, **more), encoder=Encoder(), decoder=Decoder())
+
+
+def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
+    import torch
+    from pythae.data.datasets import BaseDataset
+    from pythae.trainers import (
+        AdversarialTrainer,
+        AdversarialTrainerConfig,
+        BaseTrainer,
+        BaseTrainerConfig,
+    )
+
+    encoder, decoder = networks(case)
+    if name == "wae":
+        encoder[-1] = torch.nn.Linear(encoder[-1].in_features, LATENTS)
+    x = torch.from_numpy(pictures(CASES[case])).float().div_(255)[: steps * batch]
+    settings = {
+        "num_epochs": max(1, steps * batch // len(x)), "per_device_train_batch_size": batch,
+        "no_cuda": True,
+    }  # fmt: skip
     trainer_class, training_config = BaseTrainer, BaseTrainerConfig
     if name == "factor-vae":
         trainer_class, training_config = AdversarialTrainer, AdversarialTrainerConfig
@@ -128,7 +125,7 @@ def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
         settings["learning_rate"] = 1e-4
     with tempfile.TemporaryDirectory() as folder:
         trainer = trainer_class(
-            model=model,
+            model=pythae_model(case, name, encoder, decoder),
             train_dataset=BaseDataset(x, torch.zeros(len(x))),
             training_config=training_config(output_dir=folder, **settings),
         )
@@ -137,69 +134,73 @@ def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
         return time.process_time() - start
 
 
-def worker(contender: str, case: str, name: str, batch: int) -> None:
-    """One turn, in its own process: prints the milliseconds of a step."""
+def terms(contender: str, case: str, name: str) -> float:
+    """The reconstruction loss per sample of a batch, with weights that are equal on both sides.
+
+    Posteriors are so narrow that what is drawn from them does not matter.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    encoder, decoder = networks(case)
+    narrow = encoder[-1]
+    if name == "wae":
+        encoder[-1] = torch.nn.Linear(narrow.in_features, LATENTS)
+    else:
+        with torch.no_grad():
+            narrow.weight[LATENTS:] = 0
+            narrow.bias[LATENTS:] = -30
+    x = torch.from_numpy(pictures(CASES[case])[:BATCH]).float().div_(255)
+    if name == "factor-vae":
+        x = x[:1].repeat(BATCH, 1, 1, 1)  # pythae reconstructs half of them, drawn at random
+    weights = [*encoder.parameters(), *decoder.parameters()]
+    if contender == "pythae":
+        model = pythae_model(case, name, encoder, decoder)
+        from pythae.data.datasets import BaseDataset
+
+        return float(model(BaseDataset(x, torch.zeros(len(x)))[:]).recon_loss)
+    import zscope as zs
+
+    model = zs.models.build(name, shape=CASES[case], latents=LATENTS, **zscope_options(case, name))
+    own = [*model.encoder.parameters(), *model.decoder.parameters()]
+    with torch.no_grad():
+        for old, new in zip(own, weights, strict=True):
+            old.copy_(new.reshape(old.shape))
+    return float(model.losses(x, torch.Generator().manual_seed(0)).terms["reconstruction"])
+
+
+def worker(contender: str, case: str) -> dict[str, list[float]]:
+    """One turn of all models: the milliseconds of a step, and a term of the loss."""
     import torch
 
     torch.set_num_threads(1)
     # Whole passes over the data, or parts of one: pythae counts in passes.
-    short, long = (10, 30) if case == "conv" else (25, 100)
-
-    def run(steps):
-        return globals()[contender](case, name, steps, batch)
-
-    run(short)  # warm up
-    print(1000 * (run(long) - run(short)) / (long - short))
-
-
-def turn(python: str, *words: object) -> float:
-    process = subprocess.run(
-        [python, __file__, "--worker", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    if process.returncode:
-        sys.exit(f"{words} failed:\n{process.stderr[-2000:]}")
-    return float(process.stdout.splitlines()[-1])
-
-
-def fastest(contenders: dict, turns: int, enough=lambda best: True) -> dict:
-    """The shortest time of each; up to three rounds of turns, until `enough` is satisfied."""
-    best = dict.fromkeys(contenders, float("inf"))
-    for _ in range(3):
-        for _ in range(turns):
-            for key, measure in contenders.items():
-                best[key] = min(best[key], measure())
-        if enough(best):
-            break
-    return best
-
-
-failed = []
-
-
-def check(claim: str, passed: bool) -> None:
-    print(f"  {claim}  {'ok' if passed else 'FAILED'}", flush=True)
-    if not passed:
-        failed.append(claim)
+    short, long = (5, 20) if case == "conv" else (25, 75)
+    run = {"ours": ours, "pythae": pythae}[contender]
+    answer = {}
+    for name in PEERS:
+        sizes = {name: BATCH}
+        if (contender, name) == ("pythae", "factor-vae"):
+            sizes["factor-vae, half"], sizes[name] = BATCH, 2 * BATCH
+        for key, batch in sizes.items():
+            run(case, name, short, batch)  # warm up
+            seconds = run(case, name, long, batch) - run(case, name, short, batch)
+            answer[key] = [1000 * seconds / (long - short), terms(contender, case, name)]
+    return answer
 
 
 def stepper(
     name: str, backbone: str, latents: int = 12, batch: int = 64, steps: int = 5, **options
 ):
-    """A function that runs a few steps of a model and returns the milliseconds of one."""
+    """A function that runs a few steps of a model, and one that counts what a step decodes."""
     import torch
 
     import zscope as zs
     from zscope.training.config import TrainConfig
-    from zscope.training.loop import make_optimisers, update
+    from zscope.training.loop import advance, backward, make_optimisers
 
     if backbone == "mlp":
         options["hidden"] = (400, 400)
-    if name == "ivae":
-        options["auxiliary"] = 2
     model = zs.models.build(
         name, shape=(1, 28, 28), latents=latents, backbone=backbone, **options
     ).train()
@@ -207,127 +208,110 @@ def stepper(
     optimisers = make_optimisers(model, config)
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(batch, 1, 28, 28, generator=generator)
-    extra = {
-        "step": 3, "samples": 10_000, "partner": torch.rand(batch, 1, 28, 28, generator=generator),
-        "factors": torch.randint(2, (batch, 2), generator=generator).float(),
-    }  # fmt: skip
-    extra = {key: value for key, value in extra.items() if key in model.needs}
 
-    def measure() -> float:
-        start = time.process_time()
+    def run() -> None:
         for _ in range(steps):
-            update(optimisers, model.losses(x, generator, **extra).whole, config, 0)
-        return 1000 * (time.process_time() - start) / steps
+            backward(optimisers, model.losses(x, generator).whole)
+            advance(optimisers, config, 0)
 
-    measure()
-    return measure
-
-
-def compare_zoo(turns: int) -> None:
-    import zscope as zs
-
-    print("A step of each model, as a multiple of a step of the VAE (28 x 28, batches of 64)")
-    prefixes = {"structural": ("sae-", "adaae-", "vlae-", "xsae-", "csae-", "xcsae-")}
-    for backbone in ("mlp", "locatello", "structural"):
-        names = [
-            name
-            for name in zs.models.names()
-            if name.startswith(prefixes.get(backbone, ()) or name)
-        ]
-        if backbone == "locatello":  # too few blocks for structural decoders
-            names = [name for name in names if "sae-" not in name and "vlae" not in name]
-            names = [name for name in names if "adaae" not in name]
-        steps = 1 if backbone == "structural" else 5
-        best = fastest(
-            {name: stepper(name, backbone, steps=steps) for name in ["vae", *names]}, turns
+    def rows() -> int:
+        counts = []
+        hook = model.decoder.register_forward_pre_hook(
+            lambda _, given: counts.append(len(given[0]))
         )
-        print(f"\n{backbone}: VAE {best['vae']:.2f} ms")
-        for name in names:
-            print(f"  {name:14} {best[name] / best['vae']:5.2f}", flush=True)
+        model.losses(x, generator)
+        hook.remove()
+        return sum(counts)
+
+    return run, rows
 
 
-def compare_consistency(turns: int) -> None:
-    print("A step with a penalty, as a multiple of a step of the same model without")
-    for backbone, latents, batch in (
-        ("mlp", 12, 64),
-        ("locatello", 12, 64),
-        ("consistency", 6, 64),
-    ):
-        for with_penalty in ("cae-i", "cae-e", "cvae-i", "xcae-i", "xcae-e"):
+def compare_consistency(repeats: int) -> list[Ratio]:
+    ratios = []
+    vectors, interventions, batch = 16, 2, 64
+    for backbone, latents in (("mlp", 12), ("locatello", 12), ("consistency", 6)):
+        for with_penalty in ("cae-i", "cvae-i", "xcae-e"):
             plain = with_penalty[:-2].replace("c", "")
-            for vectors, interventions in ((8, 1), (16, 2)):
-                penalty = {"vectors": vectors, "interventions": interventions}
-                small = {"depth": 6} if backbone == "consistency" else {}
-                size = {"latents": latents, "batch": batch, **small}
-                work = (batch + vectors * (1 + latents * interventions)) / batch
-                best = fastest(
-                    {
-                        "plain": stepper(plain, backbone, **size),
-                        "penalised": stepper(with_penalty, backbone, **size, **penalty),
-                    },
-                    turns + 2,
-                    lambda best, work=work: best["penalised"] <= LIMIT * work * best["plain"],
+            size = {"latents": latents, **({"depth": 6} if backbone == "consistency" else {})}
+            penalty = {"vectors": vectors, "interventions": interventions}
+            work = (batch + vectors * (1 + latents * interventions)) / batch
+            run_plain, rows_plain = stepper(plain, backbone, **size)
+            run_penalised, rows = stepper(with_penalty, backbone, **size, **penalty)
+            seconds = turns({"penalised": run_penalised, "plain": run_plain}, repeats + 2)
+            ratios.append(
+                Ratio(
+                    f"a step of {with_penalty}, {backbone}",
+                    "training",
+                    seconds["penalised"],
+                    [work * each for each in seconds["plain"]],
+                    baseline=f"{work:.2f} steps of {plain}, for as many rows",
+                    version=released("torch"),
+                    at_most=LIMIT,
+                    agreement=Agreement(
+                        f"rows decoded, as a multiple of those of {plain}, less {work:.2f}",
+                        abs(rows() / rows_plain() - work),
+                        1e-9,
+                    ),
                 )
-                ratio = best["penalised"] / best["plain"]
-                check(
-                    f"{backbone:11} {with_penalty:7} T={vectors:2} J={interventions}: step "
-                    f"{ratio:5.2f}, rows {work:5.2f}, ratio {ratio / work:.2f} (at most {LIMIT})",
-                    ratio <= LIMIT * work,
-                )
+            )
+    return ratios
 
 
-def compare_pythae(turns: int) -> None:
-    peer = peer_python()
-    print("A step of zs.train and of pythae's trainer, in ms")
+def compare_pythae(repeats: int) -> list[Ratio]:
+    interpreters = {"ours": sys.executable, "pythae": peer("pythae")}
+    ratios = []
     for case in CASES:
-        for name in PEERS:
-            contenders = {
-                "ours": lambda case=case, name=name: turn(
-                    sys.executable, "ours", case, name, BATCH
-                ),
-                "pythae": lambda case=case, name=name: turn(peer, "pythae", case, name, BATCH),
-            }
-            if name == "factor-vae":
-                contenders["double"] = lambda case=case, name=name: turn(
-                    peer, "pythae", case, name, 2 * BATCH
+        rows: dict[str, list[dict]] = {side: [] for side in interpreters}
+        for number in range(repeats):
+            for side in list(interpreters)[:: -1 if number % 2 else 1]:
+                output = command(interpreters[side], __file__, "--worker", side, case)
+                rows[side].append(json.loads(output.splitlines()[-1]))
+        for key in rows["pythae"][0]:
+            name = key.removesuffix(", half")
+            ratios.append(
+                Ratio(
+                    f"a step of {key}, {case}",
+                    "peers",
+                    [row[name][0] for row in rows["ours"]],
+                    [row[key][0] for row in rows["pythae"]],
+                    baseline=BASELINES.get(key, "pythae's trainer"),
+                    version="pythae 0.1.2",
+                    at_most=None if key != name else 1.0,
+                    unit="ms",
+                    agreement=agreement(
+                        "reconstruction loss of a batch, weights equal",
+                        rows["ours"][0][name][1],
+                        rows["pythae"][0][key][1],
+                        1e-4,
+                        relative=True,
+                    ),
                 )
-            best = fastest(
-                contenders, turns, lambda best: best["ours"] <= best.get("double", best["pythae"])
             )
-            if name == "factor-vae":
-                print(
-                    f"  {case:4} {name:10} equal batches, of which pythae reconstructs half: "
-                    f"zscope {best['ours']:6.2f}  pythae {best['pythae']:6.2f}  ratio "
-                    f"{best['ours'] / best['pythae']:.2f}"
-                )
-            theirs = best.get("double", best["pythae"])
-            check(
-                f"{case:4} {name:10} zscope {best['ours']:6.2f}  pythae {theirs:6.2f}  ratio "
-                f"{best['ours'] / theirs:.2f} (at most 1)",
-                best["ours"] <= theirs,
-            )
+    return ratios
 
 
-PARTS = {"zoo": compare_zoo, "consistency": compare_consistency, "pythae": compare_pythae}
+BASELINES = {
+    "factor-vae": "pythae's trainer, as many reconstructed pictures",
+    "factor-vae, half": "pythae's trainer, equal batches, of which it reconstructs half",
+}
+PARTS = {"consistency": compare_consistency, "pythae": compare_pythae}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--part", choices=PARTS, action="append")
-    parser.add_argument("--worker", nargs=4, metavar=("CONTENDER", "CASE", "MODEL", "BATCH"))
+    parser.add_argument("--worker", nargs=2, metavar=("CONTENDER", "CASE"))
     options = parser.parse_args()
     if options.worker:
-        *words, batch = options.worker
-        worker(*words, int(batch))
+        print(json.dumps(worker(*options.worker)))
         return 0
     import torch
 
     torch.set_num_threads(1)
-    for part in options.part or PARTS:
-        PARTS[part](options.turns)
-        print()
-    return 1 if failed else 0
+    return finish(
+        "models", [each for part in options.part or PARTS for each in PARTS[part](options.turns)]
+    )
 
 
 if __name__ == "__main__":

@@ -4,14 +4,16 @@ Two recipes (the ordinary and the careful one of docs/decisions/0010), four seed
 and 14 paths each, between codes of one strand. A path changes strand if any decoded point of
 it is nearer to the other strand. Some minutes of one core, half of it training.
 
-    python benchmarks/paths.py
+    python benchmarks/paths.py [--recipe careful]
 """
 
+import argparse
 import sys
 from typing import Any
 
 import numpy as np
 import torch
+from ratios import Agreement, Ratio, finish, released
 
 import zscope as zs
 from zscope.data.helix import strand
@@ -30,8 +32,11 @@ def changes_strand(decoded: torch.Tensor, own: int) -> bool:
     return bool((there < here).any())
 
 
-def compare(recipe: dict[str, Any], seed: int) -> dict[str, list[tuple[bool, bool]]]:
-    """For each cost, of each path: whether it changes strand, and whether it warns."""
+def compare(recipe: dict[str, Any], seed: int) -> dict[str, Any]:
+    """For each cost, of each path: whether it changes strand, and whether it warns.
+
+    And how far the ends of any path are from the codes asked for.
+    """
     data = zs.data.load("helix", seed=seed)
     model = zs.models.build(
         "beta-vae",
@@ -52,6 +57,7 @@ def compare(recipe: dict[str, Any], seed: int) -> dict[str, list[tuple[bool, boo
     position, side = data.factors.T
     rng = np.random.default_rng(seed)
     outcomes: dict[str, list[tuple[bool, bool]]] = {"field": [], "density": []}
+    ends = 0.0
     for k in range(PATHS):
         own = k % 2
         start = rng.choice(np.flatnonzero((side == own) & (position < -0.4)))
@@ -60,26 +66,47 @@ def compare(recipe: dict[str, Any], seed: int) -> dict[str, list[tuple[bool, boo
             path = zs.assays.manifold_path(plane, codes[start], codes[end], cost=cost, relax=20)
             with torch.no_grad():
                 decoded = model.decode(path.points)
+            gap = path.points[[0, -1]] - codes[[start, end]]
+            ends = max(ends, float(gap.abs().max()))
             rows.append((changes_strand(decoded, own), path.warning is not None))
-    return outcomes
+    return {**outcomes, "ends": ends}
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--recipe", choices=RECIPES, action="append")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    better = True
-    for name, recipe in RECIPES.items():
-        parts = [compare(recipe, seed) for seed in SEEDS]
-        shares = {}
+    ratios = []
+    for name in options.recipe or RECIPES:
+        parts = [compare(RECIPES[name], seed) for seed in SEEDS]
         for cost in ("field", "density"):
             table = np.array([row for part in parts for row in part[cost]])
-            shares[cost] = table[:, 0].mean()
             by_seed = [sum(row[0] for row in part[cost]) for part in parts]
             print(
                 f"{name:9} {cost:8} changes strand {table[:, 0].sum():2} of {len(table)}, "
                 f"warns {table[:, 1].sum():2}, by seed {by_seed}"
             )
-        better &= shares["density"] < shares["field"]
-    return int(not better)
+        # How many paths there are for one that keeps to its strand; none at all counts as half.
+        tries = {
+            cost: [PATHS / max(0.5, sum(not row[0] for row in part[cost])) for part in parts]
+            for cost in ("density", "field")
+        }
+        ends = max(part["ends"] for part in parts)
+        ratios.append(
+            Ratio(
+                f"paths for one that keeps to its strand, {name} recipe",
+                "choices",
+                tries["density"],
+                tries["field"],
+                baseline="paths that minimise the response field",
+                version=released("zscope"),
+                at_most=1,
+                unit="paths",
+                agreement=Agreement("ends of paths, farthest from the codes asked for", ends, 1e-5),
+            )
+        )
+    return finish("paths", ratios)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ the same numbers in memory (timed on a tenth of them).
 """
 
 import sys
-import time
 from collections.abc import Iterator
 
 import numpy as np
 import torch
+from ratios import Ratio, agreement, finish, released, turns
 
 from zscope.assays import VarianceMoments, variable_types
 
@@ -37,29 +37,42 @@ def batches(samples: int) -> Iterator[torch.Tensor]:
 
 def main() -> int:
     moments = VarianceMoments()
-    megabytes, start = [], time.perf_counter()
+    megabytes = []
     for batch in batches(SAMPLES):
         moments.add(batch)
         if moments.samples * 10 >= SAMPLES * (1 + 9 * len(megabytes)):
             megabytes.append(memory_in_use())
-    types = moments.types()
-    seconds = time.perf_counter() - start
+    assert moments.types().samples == SAMPLES
+    growth = max(megabytes) - megabytes[0]
 
     tenth = np.concatenate([batch.numpy() for batch in batches(SAMPLES // 10)])
-    start = time.perf_counter()
-    mean, variance = tenth.mean(0, dtype=np.float64), tenth.var(0, dtype=np.float64)
-    numpy_seconds = 10 * (time.perf_counter() - start)
-    streamed = variable_types(iter(batches(SAMPLES // 10)))
-    equal = np.allclose(streamed.mean_variance, mean) and np.allclose(
-        streamed.variance_of_variance, variance, rtol=1e-9
-    )
-    growth = megabytes[-1] - megabytes[0]
-    print(f"{types.samples} x {LATENTS} variances: {seconds:.1f} s, memory grew by {growth:.1f} MB")
-    ratio = numpy_seconds / seconds
-    print(f"NumPy on an array in memory: {numpy_seconds:.1f} s; ratio {ratio:.1f} (at least 1)")
-    print(f"active {len(types.active)}, mixed {len(types.mixed)}, passive {len(types.passive)}; "
-          f"values {'equal' if equal else 'DIFFER'}")  # fmt: skip
-    return 0 if growth < 64 and equal and ratio >= 1 else 1
+    works = {
+        "streamed": lambda: variable_types(iter(batches(SAMPLES // 10))),
+        "numpy": lambda: (tenth.mean(0, dtype=np.float64), tenth.var(0, dtype=np.float64)),
+    }
+    seconds = turns(works, 5)
+    streamed, (mean, variance) = works["streamed"](), works["numpy"]()
+    equal = agreement(
+        f"means and variances of {LATENTS} latents",
+        [streamed.mean_variance.tolist(), streamed.variance_of_variance.tolist()],
+        [mean, variance], 1e-9, relative=True,
+    )  # fmt: skip
+    return finish(
+        "regime",
+        [
+            Ratio(
+                f"types of {LATENTS} latents, streamed", "scores",
+                seconds["streamed"], seconds["numpy"],
+                baseline="mean and variance of the same numbers in memory",
+                version=released("numpy"), agreement=equal, at_most=1.0,
+            ),
+            Ratio(
+                f"memory of the types of {SAMPLES:,} samples", "memory",
+                [max(growth, 0.1)], [64.0], baseline="the limit of growth",
+                version=released("zscope"), agreement=equal, at_most=1.0, unit="MB",
+            ),
+        ],
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-import statistics
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from ratios import Ratio, agreement, finish, released
 
 from zscope.data import rooms, sprites
 from zscope.data.rendering import Painter, Rendered
@@ -62,17 +62,22 @@ def naive_rooms(rows: np.ndarray) -> np.ndarray:
 
 
 def measure(
-    name: str, painter: Painter, count: int, naive: Callable[[np.ndarray], np.ndarray], few: int
-) -> dict[str, float]:
-    """Pictures per second of each method, the median of interleaved repeats."""
+    name: str,
+    painter: Painter,
+    count: int,
+    naive: Callable[[np.ndarray], np.ndarray],
+    few: int,
+    floor: int,
+) -> list[Ratio]:
+    """Seconds for each picture, by each method, in interleaved repeats."""
     total = int(np.prod([len(axis) for axis in painter.axes]))
     random = np.random.default_rng(0)
     one_of_each = np.arange(720) * 1024 if name == "sprites" else np.arange(480)
     rows = random.choice(total, few, replace=False)
-    assert (naive(rows) == painter(rows)).all(), "the naive method draws different pictures"
+    equal = agreement(f"all bytes of {few} pictures with those", painter(rows), naive(rows), 0)
     print(f"{name}: {seconds(lambda: painter(one_of_each)):.2f} s for the tables, once")
-    speeds: dict[str, list[float]] = {"drawn": [], "read": [], "memory": [], "naive": []}
-    for _ in range(REPEATS):
+    spent: dict[str, list[float]] = {"drawn": [], "read": [], "memory": [], "naive": []}
+    for repeat in range(REPEATS):
         rows = random.choice(total, count, replace=False)
         batches = np.split(rows, count // BATCH)
         with tempfile.TemporaryDirectory() as folder:
@@ -88,33 +93,39 @@ def measure(
                 for batch in order:
                     array[batch]
 
-            speeds["drawn"].append(count / seconds(read))
-            speeds["read"].append(count / seconds(read))
+            spent["drawn"].append(seconds(read) / count)
+            spent["read"].append(seconds(read) / count)
             array[:] = images[rows]
-            speeds["memory"].append(count / seconds(gather))
-        if name == "sprites" or not speeds["naive"]:
-            speeds["naive"].append(few / seconds(partial(naive, rows[:few])))
+            spent["memory"].append(seconds(gather) / count)
+        if name == "sprites" or not repeat:
+            spent["naive"].append(seconds(partial(naive, rows[:few])) / few)
             painter(one_of_each)  # the naive method has cleared the tables
-    return {method: statistics.median(values) for method, values in speeds.items()}
+    same = agreement(f"all bytes of {count:,} pictures read again", array, images[rows], 0)
+    numpy = released("numpy")
+    return [
+        Ratio(
+            f"{name}, drawn and stored", "data", spent["drawn"], [1 / floor],
+            baseline=f"the limit of {floor:,} a second", version="64 x 64", agreement=equal,
+            at_most=1,
+        ),
+        Ratio(
+            f"{name}, drawn and stored, against one at a time", "data",
+            spent["drawn"][: len(spent["naive"])], spent["naive"],
+            baseline="each picture from its equations, not stored", version=numpy, agreement=equal,
+        ),
+        Ratio(
+            f"{name}, read again", "data", spent["read"], spent["memory"],
+            baseline="gathering them from an array in memory", version=numpy, agreement=same,
+        ),
+    ]  # fmt: skip
 
 
 def main() -> int:
-    failed = False
-    for name, painter, count, naive, few, floor in (
+    cases = (
         ("sprites", SpritePainter(64, False), 8192, naive_sprites, 64, 10_000),
         ("rooms", RoomPainter(64), 2048, naive_rooms, 8, 1_500),
-    ):
-        speed = measure(name, painter, count, naive, few)
-        print(
-            f"{name}: {speed['drawn']:,.0f} drawn and stored per second (at least {floor:,}), "
-            f"{speed['drawn'] / speed['naive']:.1f} x one at a time ({speed['naive']:,.0f})\n"
-            f"{name}: {speed['read']:,.0f} read again, {speed['read'] / speed['memory']:.2f} x "
-            f"gathering from memory ({speed['memory']:,.0f})"
-        )
-        failed |= speed["drawn"] < floor
-    if failed:
-        print("FAILED: too slow")
-    return int(failed)
+    )
+    return finish("rendering", [ratio for case in cases for ratio in measure(*case)])
 
 
 if __name__ == "__main__":

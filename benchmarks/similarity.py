@@ -1,9 +1,8 @@
 """How fast is a heatmap of layers, compared with Gram matrices computed for every pair?
 
-    python benchmarks/similarity.py            about two minutes
-    python benchmarks/similarity.py --quick    1,000 samples
+    python benchmarks/similarity.py [--samples 4000] [--turns 3]
 
-16 x 16 layers of two models at 5,000 samples, with the widths of a convolutional VAE for
+16 x 16 layers of two models at 4,000 samples, with the widths of a convolutional VAE for
 64 x 64 pictures (a quarter of the spatial ones, to keep the comparison short). It is compared
 with CKA as it is usually written: for each pair the two centred Gram matrices and their inner
 products, in float32. That is timed on 16 of the 256 pairs, in which every width occurs once on
@@ -12,9 +11,9 @@ each side, and scaled up. Values must agree to 1e-4 on the timed pairs.
 
 import argparse
 import sys
-import time
 
 import torch
+from ratios import Ratio, agreement, finish, released, turns
 
 from zscope.assays import similarity_heatmap
 
@@ -48,30 +47,33 @@ def pairwise(x: torch.Tensor, y: torch.Tensor) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--samples", type=int, default=4000)
+    parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
-    samples = 1000 if options.quick else 5000
-    first, second = layers(samples, 1), layers(samples, 2)
+    first, second = layers(options.samples, 1), layers(options.samples, 2)
     names = list(first)
     # The cost of a pair grows with the sum of its widths. With every width once on each side, the
     # mean over these pairs is the mean over all.
     timed = [(k, (k + 5) % len(names)) for k in range(len(names))]
-    ours, seconds, error = float("inf"), 0.0, 0.0
-    for repeat in range(2):
-        start = time.perf_counter()
-        matrix = similarity_heatmap(first, second, debiased=False).matrix
-        ours = min(ours, time.perf_counter() - start)
-        for i, j in timed[repeat::2]:
-            start = time.perf_counter()
-            value = pairwise(first[names[i]], second[names[j]])
-            seconds += (time.perf_counter() - start) / len(timed)
-            error = max(error, abs(value - float(matrix[i, j])))
-    total = seconds * len(names) ** 2
-    ratio = total / ours
-    print(f"heatmap of {len(names)} x {len(names)} layers, {samples} samples: {ours:.1f} s")
-    print(f"pairwise Gram matrices: {seconds:.2f} s per pair, {total:.0f} s for all")
-    print(f"ratio {ratio:.1f} (required: {SPEEDUP:g}), largest difference {error:.1e}")
-    return 0 if ratio >= SPEEDUP and error < 1e-4 else 1
+
+    outputs = {}
+
+    def heatmap() -> None:
+        outputs["ours"] = similarity_heatmap(first, second, debiased=False).matrix
+
+    def pairs() -> None:
+        outputs["pairs"] = [pairwise(first[names[i]], second[names[j]]) for i, j in timed]
+
+    seconds = turns({"heatmap": heatmap, "pairs": pairs}, options.turns, warm=False)
+    ours = [outputs["ours"][i, j] for i, j in timed]
+    ratio = Ratio(
+        f"similarity of {len(names)} x {len(names)} layers", "scores",
+        seconds["heatmap"], [len(names) * each for each in seconds["pairs"]],
+        baseline=f"Gram matrices of every pair, timed on {len(timed)} of them",
+        version=released("torch"), at_most=1 / SPEEDUP,
+        agreement=agreement(f"CKA of {len(timed)} pairs", ours, outputs["pairs"], 1e-4),
+    )  # fmt: skip
+    return finish("similarity", [ratio])
 
 
 if __name__ == "__main__":

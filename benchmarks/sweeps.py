@@ -1,23 +1,19 @@
 """What does a sweep cost, compared with the trainings alone?
 
-Three claims, each a ratio or a time measured in one run of this script:
-
-1. 200 runs of 50 steps of a tiny model by `zs.sweep` (2 jobs, each run trained alone) take at most
+1. 100 runs of 50 steps of a tiny model by `zs.sweep` (2 jobs, each run trained alone) take at most
    1.2 times as long as a bare loop over the same trainings in two processes. The bare loop: two new
    processes that import zscope once, load the data once and, for each model of their half, call
    `zs.models.build_for` and `zs.train(model, data, steps=50, ..., out=FOLDER)` on one thread. Both
-   write the same run directories, and both times include starting the processes. One more line
-   shows the sweep with ensembles, as it is by default.
+   write the same run directories, and both times include starting the processes. Beside it the
+   sweep with ensembles, as it is by default.
 2. The same sweep with two assays, called again when all is done, takes less than 2 ms a run.
 3. Ten seeds of a small model in one ensemble, with a run directory for each, take less than 3 times
    as long as one of them.
 
-Each turn has ratios of its own, with the order reversed from turn to turn, and the smallest counts
-(of the second call: the smallest time), because a machine that is shared with others only ever adds
-to a time. The first is a ratio of times by the clock, since processes of a sweep that wait for one
-another are a cost too; processor times are printed beside. The others are processor times.
+The first is a ratio of times by the clock, since processes of a sweep that wait for one another are
+a cost too; processor times are printed beside. The others are processor times.
 
-    python benchmarks/sweeps.py [--turns 3] [--runs 200]
+    python benchmarks/sweeps.py [--turns 3] [--runs 100]
 """
 
 import argparse
@@ -28,16 +24,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from ratios import Agreement, Ratio, agreement, children, finish, released, turns
 
 import zscope as zs
 
 STEPS, LATENTS, HIDDEN, RATE = 50, 2, [16], 1e-3
 JOBS, TOGETHER, LONG = 2, 10, 1000
-LIMITS = {"against a bare loop": 1.2, "second call, ms a run": 2.0, "ten seeds against one": 3.0}
+LOSS = "history.loss"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -47,10 +45,9 @@ class Times(NamedTuple):
 
 
 def seconds(work: Callable[[], Any]) -> Times:
-    clock, before = time.perf_counter(), os.times()
+    clock, processor = time.perf_counter(), children()
     work()
-    after = os.times()
-    return Times(time.perf_counter() - clock, sum(after[:4]) - sum(before[:4]))
+    return Times(time.perf_counter() - clock, children() - processor)
 
 
 def plan(seeds: int, steps: int = STEPS, assays: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -102,8 +99,8 @@ def sweep(
         sys.exit(f"the sweep in {folder} is not complete")
 
 
-def turn(runs: int, number: int) -> dict[str, Times]:
-    """All three ways to train the runs, and the second call of a sweep."""
+def turn(runs: int, number: int) -> tuple[dict[str, Times], float]:
+    """All three ways to train the runs, and the second call of a sweep; how far losses differ."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ways = {
@@ -118,51 +115,82 @@ def turn(runs: int, number: int) -> dict[str, Times]:
             times["again"] = seconds(
                 lambda: sweep(runs, folder / "sweep", ensemble=False, assays=assays)
             )
-        return times
+        losses = [
+            zs.runs(folder / way).to_frame().sort_values("seed")[LOSS].to_numpy()
+            for way in ("sweep", "bare")
+        ]
+        return times, float(abs(losses[0] - losses[1]).max())
 
 
-def ensemble_ratio() -> float:
-    """Processor time of ten seeds together, over that of one; in this process."""
+def ensembles(repeats: int) -> Ratio:
+    """Processor time of ten seeds together, over that of ten times one; in this process."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        sweep(1, folder / "warm-up", ensemble=False, jobs=1)
-        one = seconds(lambda: sweep(1, folder / "one", ensemble=False, steps=LONG, jobs=1))
-        ten = seconds(lambda: sweep(TOGETHER, folder / "ten", ensemble=True, steps=LONG, jobs=1))
-        return ten.processor / one.processor
+        folder, number = Path(name), count()
+
+        def one() -> None:
+            sweep(1, folder / str(next(number)), ensemble=False, steps=LONG, jobs=1)
+
+        def ten() -> None:
+            sweep(TOGETHER, folder / str(next(number)), ensemble=True, steps=LONG, jobs=1)
+
+        seconds = turns({"one": one, "ten": ten}, repeats, clock=children)
+        apart, together = (zs.runs(folder / str(k)).to_frame() for k in (0, 1))
+    first = together[together["seed"] == 0]
+    return Ratio(
+        "ten seeds in one ensemble, with a folder each", "training", seconds["ten"], seconds["one"],
+        baseline="one of them", version=released("zscope"), at_most=3.0,
+        agreement=agreement(
+            "loss of seed 0 at the end, alone and in the ensemble",
+            first[LOSS].to_numpy(), apart[LOSS].to_numpy(), 1e-4, relative=True,
+        ),
+    )  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--loop", nargs=2, metavar=("SEEDS", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.loop:
         train_in_a_loop(json.loads(options.loop[0]), options.loop[1])
         return 0
     torch.set_num_threads(1)
-    runs, turns = options.runs, []
+    runs, rows = options.runs, []
     for number in range(options.turns):
-        turns.append(turn(runs, number))
+        rows.append(turn(runs, number))
         text = ", ".join(
-            f"{way} {t.clock:.2f} s (processor {t.processor:.2f} s)" for way, t in turns[-1].items()
+            f"{way} {t.clock:.2f} s (processor {t.processor:.2f} s)"
+            for way, t in rows[-1][0].items()
         )
         print(f"turn {number + 1}, {runs} runs: {text}", flush=True)
-    figures = {
-        "against a bare loop": min(t["sweep"].clock / t["bare"].clock for t in turns),
-        "second call, ms a run": min(1000 * t["again"].processor / runs for t in turns),
-        "ten seeds against one": min(ensemble_ratio() for _ in range(options.turns)),
-    }
-    processor = min(t["sweep"].processor / t["bare"].processor for t in turns)
-    together = min(t["together"].clock / t["bare"].clock for t in turns)
-    print(f"{'in processor time':24} {processor:.3f}")
-    print(f"{'with ensembles':24} {together:.3f}")
-    failed = False
-    for name, limit in LIMITS.items():
-        passed = figures[name] <= limit
-        failed |= not passed
-        print(f"{name:24} {figures[name]:.3f} (at most {limit})  {'ok' if passed else 'FAILED'}")
-    return int(failed)
+    times = [row for row, _ in rows]
+    zscope = released("zscope")
+    same = Agreement(
+        f"loss at the end of {runs} runs, in a sweep and in a loop, largest difference",
+        max(difference for _, difference in rows), 1e-6,
+    )  # fmt: skip
+    ratios = [
+        Ratio(
+            f"a sweep of {runs} runs{by}", "training", [t[way].clock for t in times],
+            [t["bare"].clock for t in times], baseline="a bare loop in two processes, by the clock",
+            version=zscope, at_most=limit, agreement=same,
+        )
+        for way, by, limit in (("sweep", "", 1.2), ("together", " in ensembles", None))
+    ]  # fmt: skip
+    ratios.append(
+        Ratio(
+            f"a finished sweep of {runs} runs called again",
+            "data",
+            [t["again"].processor for t in times],
+            [0.002 * runs],
+            baseline="the limit of 2 ms a run",
+            version=zscope,
+            at_most=1,
+            agreement=same,
+        )
+    )
+    return finish("sweeps", [*ratios, ensembles(options.turns)])
 
 
 if __name__ == "__main__":
