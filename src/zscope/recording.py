@@ -27,8 +27,9 @@ from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, Kinds, factors_of
 from zscope.layout import Layout, no_layout
 from zscope.map_summary import MapSummary, RunningSummary
-from zscope.randomness import named_generator, seed_of
+from zscope.randomness import named_generator
 from zscope.sampling import whole
+from zscope.seeds import seed_of
 from zscope.types import Codes, as_tensor
 from zscope.usage import (
     Usage,
@@ -40,7 +41,12 @@ from zscope.usage import (
 
 __all__ = ["Recording", "record"]
 
-BATCH_BYTES = 32 * 2**20
+BATCH_BYTES, MOST_BATCH_BYTES = 2**20, 32 * 2**20
+"""Observations that are encoded at once: the first, or the second if that is fewer than eight.
+
+More take up to twice as long: the layers of a network are many times larger than its input, and the
+C library returns the memory of large tensors to the system, so that every batch waits for new pages.
+"""
 SAMPLES = 10_000
 """Observations to encode by default."""
 KEPT_BYTES = 256 * 2**20
@@ -569,8 +575,14 @@ def choose_rows(available: int, samples: int, seed: int) -> np.ndarray:
     return np.sort(generator.choice(available, size=samples, replace=False))
 
 
-def batch_size(shape: tuple[int, ...], budget: int = BATCH_BYTES) -> int:
-    """How many float32 observations of this shape fit the budget; at least 1, at most 1024."""
+def batch_size(shape: tuple[int, ...], budget: int | None = None) -> int:
+    """How many float32 observations of this shape fit the budget; at least 1, at most 1024.
+
+    Without a budget, how many to encode at once.
+    """
+    if budget is None:
+        few = min(8, batch_size(shape, MOST_BATCH_BYTES))
+        return max(few, batch_size(shape, BATCH_BYTES))
     return max(1, min(1024, budget // (4 * int(np.prod(shape)))))
 
 
