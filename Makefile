@@ -41,8 +41,9 @@ format: $(DEVELOP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# benchmarks/RESULTS.md and its figure. Of the peers each has an environment of its own in .bench.
 bench: $(DEVELOP)
-	for script in benchmarks/*.py; do $(ONE) $(BIN)/python $$script || exit 1; done
+	$(ONE) $(BIN)/python benchmarks/collect.py
 
 docs: $(DEVELOP)
 	$(BIN)/mkdocs build --strict
@@ -106,4 +107,4 @@ audit: .venv-tools/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-floors .venv-adapters .venv-tools site dist build runs
+	rm -rf .bench .venv .venv-floors .venv-adapters .venv-tools site dist build runs

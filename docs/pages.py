@@ -36,6 +36,7 @@ def index_page() -> str:
         .replace("](docs/", "](")
         .replace("](decisions)", "](decisions/index.md)")
         .replace("[benchmarks](benchmarks)", "`benchmarks/`")
+        .replace("[one page](benchmarks/RESULTS.md)", "one page (`benchmarks/RESULTS.md`)")
         .replace("[CONTRIBUTING](CONTRIBUTING.md)", "`CONTRIBUTING.md`")
     )
 
@@ -238,12 +239,20 @@ def commands() -> list[tuple[str, ...]]:
     return walk(typer.main.get_command(app), ())[1:]
 
 
+COMPLETION = (
+    "`zscope --install-completion` lets Tab complete commands, options and the names of datasets, "
+    "models, assays, studies and presets, in bash, zsh, fish and PowerShell; open a new terminal "
+    "afterwards. `zscope --show-completion` prints the script instead."
+)
+
+
 def commands_page() -> str:
     """The output of `--help` for every command."""
-    text = ["# Commands"]
+    text = ["# Commands", COMPLETION]
+    program = "import sys; sys.argv[0] = 'zscope'; from zscope.cli import main; main()"
     for words in commands():
         process = subprocess.run(
-            [sys.executable, "-c", "from zscope.cli import main; main()", *words, "--help"],
+            [sys.executable, "-c", program, *words, "--help"],
             capture_output=True,
             text=True,
             check=True,

@@ -1,10 +1,10 @@
 """The models of CONTRIBUTING.md, taken from its text: they train, record and are measured."""
 
+import importlib
 import re
 import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -171,14 +171,15 @@ def test_a_likelihood_that_is_named_but_not_defined_is_refused(classes):
 
 
 @pytest.fixture(name="warm_vae")
-def _warm_vae(monkeypatch):
+def _warm_vae(tmp_path, monkeypatch):
     """The recipe followed: one file, one line in the catalogue."""
-    module = ModuleType("zscope.models.warm_vae")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(ENTRY, module.__dict__)
+    (tmp_path / "warm_vae.py").write_text(ENTRY)
+    monkeypatch.setattr(zs.models, "__path__", [*zs.models.__path__, str(tmp_path)])
+    importlib.invalidate_caches()
     line = re.search(r'`"([\w-]+)": "([\w:]+)",`', CHAPTER)
     monkeypatch.setitem(zs.models.CATALOGUE, line[1], line[2])
-    return line[1]
+    yield line[1]
+    sys.modules.pop("zscope.models.warm_vae", None)
 
 
 def test_a_made_up_model_of_the_catalogue_is_found_everywhere(warm_vae, monkeypatch):

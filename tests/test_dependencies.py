@@ -75,7 +75,8 @@ def test_what_zscope_imports_is_declared():
 
 def test_what_tests_and_docs_import_is_declared():
     files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
-    ours = {file.stem for file in files} | {"tests", "usermodel"}
+    scripts = (ROOT / "benchmarks").glob("*.py")
+    ours = {file.stem for file in (*files, *scripts)} | {"tests", "usermodel"}
     everything = [*DEPENDENCIES, *GROUPS["develop"], *GROUPS["adapters"]]
     assert undeclared(files, everything) <= {canonicalize_name(name) for name in ours}
 

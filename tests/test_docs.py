@@ -128,10 +128,12 @@ def test_every_command_in_the_documents_can_be_parsed(file):
     commands = re.findall(r"^    zscope (.+)$|`zscope ([^`]+)`", text, re.MULTILINE)
     for line in filter(None, (part for pair in commands for part in pair)):
         command, words = root, shlex.split(line.replace("\n", " "), comments=True)
-        while hasattr(command, "commands"):
+        while hasattr(command, "commands") and not words[0].startswith("--"):
             assert words[0] in command.commands, line
             command, words = command.commands[words[0]], words[1:]
-        if words:
+        if hasattr(command, "commands"):  # an option of the program itself
+            assert words[0] in {name for each in command.params for name in each.opts}, line
+        elif words:
             command.make_context(command.name, words)
 
 

@@ -101,13 +101,13 @@ if TYPE_CHECKING:
     from zscope.errors import Undefined, ZscopeError
     from zscope.experiments.comparison import compare
     from zscope.experiments.comparison_of_runs import compare_runs
-    from zscope.experiments.dynamics import dynamics
     from zscope.experiments.extrapolation import extrapolate
-    from zscope.experiments.fondue import fondue
+    from zscope.experiments.fondue_training import fondue
     from zscope.experiments.perturbation import perturb
     from zscope.experiments.selection import select_models
     from zscope.experiments.sweeps import sweep
     from zscope.experiments.training import train, train_ensemble
+    from zscope.experiments.training_dynamics import dynamics
     from zscope.explorer import explore
     from zscope.layout import Layout
     from zscope.loading import load

@@ -8,12 +8,10 @@ beforehand. Under `torch.func.vmap` no generator can be used, so an ensemble dra
 member's numbers first, exactly as in a run of its own, and replays them.
 """
 
-import zlib
-from operator import index
-from typing import SupportsIndex
-
 import torch
 from torch import Generator, Tensor
+
+from zscope.seeds import named_seed
 
 __all__ = [
     "Shapes",
@@ -21,9 +19,7 @@ __all__ = [
     "Tape",
     "fresh",
     "named_generator",
-    "named_seed",
     "normal",
-    "seed_of",
 ]
 
 
@@ -48,33 +44,12 @@ class Shapes:
         return torch.zeros_like(like)
 
 
-_WORD = 2**64 - 1
 Source = Generator | Tape | Shapes | None
 
 
 def fresh(generator: Generator | None, device: torch.device | str = "cpu") -> Generator:
     """The given generator, or a new one with seed 0 on `device`."""
     return torch.Generator(device).manual_seed(0) if generator is None else generator
-
-
-def seed_of(*parts: SupportsIndex) -> int:
-    """One well-mixed 63-bit seed from several numbers (run seed, step, process).
-
-    SplitMix64 (Steele, Lea & Flood, OOPSLA 2014) over the parts in turn; it is called at
-    every training step, where NumPy's SeedSequence would take ten times as long.
-    """
-    state = 0
-    for part in parts:
-        state = (state ^ index(part)) + 0x9E3779B97F4A7C15 & _WORD
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _WORD
-        state = (state ^ state >> 27) * 0x94D049BB133111EB & _WORD
-        state ^= state >> 31
-    return state >> 1
-
-
-def named_seed(seed: int, name: str) -> int:
-    """The seed of one purpose: made from the seed and the name of the purpose alone."""
-    return seed_of(seed, zlib.crc32(name.encode()))
 
 
 def named_generator(seed: int, name: str) -> Generator:

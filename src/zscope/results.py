@@ -14,13 +14,12 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from zscope.errors import MissingExtra, Undefined
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import torch
 
@@ -34,6 +33,7 @@ __all__ = [
     "duration",
     "frame_of",
     "html_table",
+    "is_tensor",
     "listed",
     "name_result",
     "name_units",
@@ -457,7 +457,7 @@ def plain(value: Any) -> Any:
         return value.to_dict()
     if _is_array(value):
         return value.tolist() if _is_finite(value) else plain(value.tolist())
-    if isinstance(value, np.generic):
+    if _is_numpy(value, "generic"):
         return plain(value.item())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):  # a part of a result
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -475,14 +475,25 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _is_array(value: Any) -> bool:
-    """Whether this is an array or a tensor; torch is not loaded to answer it."""
+def is_tensor(value: object) -> "TypeGuard[torch.Tensor]":
+    """Whether this is a tensor; torch is not loaded to answer it."""
     torch = sys.modules.get("torch")
-    return isinstance(value, np.ndarray) or (torch is not None and isinstance(value, torch.Tensor))
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _is_array(value: Any) -> bool:
+    return _is_numpy(value, "ndarray") or is_tensor(value)
+
+
+def _is_numpy(value: object, kind: str) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, getattr(numpy, kind))
 
 
 def _is_finite(values: "torch.Tensor | np.ndarray") -> bool:
     """Whether an array has numbers only, all finite: its lists then need no second look."""
+    import numpy as np
+
     if not isinstance(values, np.ndarray):
         return bool(values.isfinite().all())
     return values.dtype.kind in "biuf" and bool(np.isfinite(values).all())

@@ -17,13 +17,13 @@ back into these.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from zscope.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
 
 __all__ = ["Scaling", "feature_name"]
 
@@ -54,6 +54,8 @@ class Scaling:
         cls, rows: Any, names: Sequence[str] = (), categories: Mapping[str, Sequence[str]] = {}
     ) -> "Scaling":
         """The scaling that standardises these rows (samples x features)."""
+        import numpy as np
+
         count = len(rows)
         mean, variance = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
         for part in _pieces(rows):
@@ -80,8 +82,10 @@ class Scaling:
     def __len__(self) -> int:
         return len(self.mean)
 
-    def apply(self, rows: np.ndarray) -> np.ndarray:
+    def apply(self, rows: "np.ndarray") -> "np.ndarray":
         """Rows of features in original units, as the model sees them."""
+        import numpy as np
+
         mean, scale = self._arrays
         with np.errstate(over="ignore"):
             seen: np.ndarray = (rows - mean) / scale
@@ -92,8 +96,10 @@ class Scaling:
             )
         return seen
 
-    def restore(self, x: Tensor) -> Tensor:
+    def restore(self, x: "Tensor") -> "Tensor":
         """What the model sees or decodes (... x features), in original units."""
+        import torch
+
         mean, scale = (torch.from_numpy(part).to(x) for part in self._arrays)
         return x * scale + mean
 
@@ -128,11 +134,15 @@ class Scaling:
         return [at.get(name, -1) for name in self.names]
 
     @cached_property
-    def _arrays(self) -> tuple[np.ndarray, np.ndarray]:
+    def _arrays(self) -> "tuple[np.ndarray, np.ndarray]":
+        import numpy as np
+
         return np.array(self.mean, np.float32), np.array(self.scale, np.float32)
 
 
-def _pieces(rows: Any) -> Iterator[np.ndarray]:
+def _pieces(rows: Any) -> "Iterator[np.ndarray]":
+    import numpy as np
+
     step = max(1, PIECE // rows.shape[1])
     for start in range(0, rows.shape[0], step):
         yield np.asarray(rows[start : start + step], np.float64)

@@ -72,9 +72,8 @@ def test_what_data_a_model_needs_is_said():
 
 
 def test_defaults_are_shown_as_they_would_be_typed():
-    out = run("info", "factor-vae")
-    assert "1000,1000,1000,1000,1000,1000" in out
-    assert "0.0001" in out
+    assert "  256,256  " in run("info", "factor-vae")
+    assert "  0.003  " in run("info", "spatial-vae")
 
 
 def test_an_unknown_name_is_met_with_a_guess():

@@ -9,7 +9,7 @@ import torch
 
 import zscope as zs
 from zscope.errors import ConfigError, RunError, Undefined
-from zscope.experiments.dynamics import ALIGNMENT, dimensions_over, layer_dimensions
+from zscope.experiments.training_dynamics import ALIGNMENT, dimensions_over, layer_dimensions
 
 STEPS = [0, 20, 40, 60]
 

@@ -12,7 +12,7 @@ import zscope as zs
 from zscope.cli import main
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments import elbow_curve, fondue, search_beta
-from zscope.experiments.fondue import Pace, Progress, Search, Trials, _sendable
+from zscope.experiments.fondue_training import Pace, Progress, Search, Trials, _sendable
 from zscope.experiments.sweeps.names import data_text, parse_name
 from zscope.experiments.trials import size_of
 

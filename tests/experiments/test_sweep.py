@@ -140,7 +140,7 @@ def test_sweeps_share_runs_in_one_folder(tmp_path, trained):
 
 def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path, trained):
     content = plan(rate=[1e-3, 1e30], seed=[0], assay=None)
-    sweep(content, tmp_path)
+    sweep(content, tmp_path, ensemble=False)
     state = status(tmp_path)
     assert len(state.done) == 1
     ((name, reason),) = state.failed.items()
@@ -148,9 +148,9 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path, trained):
     text = (tmp_path / "failed" / f"{name}.txt").read_text()
     assert '"rate": 1e+30' in text
     assert "Traceback" in text
-    sweep(content, tmp_path)
+    sweep(content, tmp_path, ensemble=False)
     assert len(trained["trained"]) == 2  # it is not tried again
-    sweep(content, tmp_path, retry_failed=True)
+    sweep(content, tmp_path, retry_failed=True, ensemble=False)
     assert len(trained["trained"]) == 3
     assert len(status(tmp_path).failed) == 1
 
@@ -318,14 +318,14 @@ def interrupt(monkeypatch, step):
     from zscope.training import loop, stacking
 
     for module in (loop, stacking):
-        plain = module.update
+        plain = module.advance
 
-        def update(*args, _plain=plain, **options):
+        def advance(*args, _plain=plain, **options):
             _plain(*args, **options)
-            if args[3] == step:
+            if args[2] == step:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(module, "update", update)
+        monkeypatch.setattr(module, "advance", advance)
 
 
 @pytest.mark.parametrize("first", [True, False])

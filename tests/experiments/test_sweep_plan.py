@@ -9,8 +9,8 @@ from zscope.assays import CATALOGUE
 from zscope.collection.columns import WORDS, columns_of
 from zscope.collection.index import fields_of
 from zscope.errors import ConfigError
+from zscope.experiments.fields import OWN, SETTINGS
 from zscope.experiments.sweeps.address import address
-from zscope.experiments.sweeps.entries import OWN, SETTINGS
 from zscope.experiments.sweeps.plan import read_plan
 
 TRAIN = {"steps": 20, "latents": 2, "options.hidden": [8]}
@@ -222,7 +222,9 @@ def test_small_networks_of_one_shape_are_trained_together():
     assert read_plan(grid(seed=[0, 1]), ensemble=False).groups == []
     assert read_plan(grid(seed=[0])).groups == []
     rates = read_plan(grid(seed=[0, 1], rate=[1e-3, 1e-4]))
-    assert [len(group) for group in rates.groups] == [2, 2]
+    assert [len(group) for group in rates.groups] == [4]
+    batches = read_plan(grid(seed=[0, 1], batch=[16, 32]))
+    assert [len(group) for group in batches.groups] == [2, 2]
 
 
 def test_runs_that_were_planned_together_stay_together():

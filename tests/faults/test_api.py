@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import zscope as zs
-from zscope.assays.run import choose, measure
+from zscope.assays.choosing import choose
+from zscope.assays.run import measure
 from zscope.errors import ConfigError, DataError, InterfaceError
 from zscope.types import as_tensor
 

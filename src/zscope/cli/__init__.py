@@ -36,7 +36,6 @@ app = typer.Typer(
     help="Train autoencoders and assay their latent spaces. Start with: zscope demo",
     rich_markup_mode=None,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(demo.demo)

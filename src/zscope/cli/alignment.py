@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from zscope.cli import completion
 from zscope.cli.options import AsJson, DataOption, Root, settings
 
 __all__ = ["alignment"]
@@ -12,7 +13,11 @@ __all__ = ["alignment"]
 
 def alignment(
     dataset: Annotated[
-        str, Argument(help="A name from `zscope data list` (with ?options), or a path.")
+        str,
+        Argument(
+            help="A name from `zscope data list` (with ?options), or a path.",
+            autocompletion=completion.datasets,
+        ),
     ],
     cyclic: Annotated[
         str | None, Option(help="Factors without ends, separated by commas: hue,angle.")

@@ -81,11 +81,13 @@ def assay(
     check_format(format_)
     if figures is not None:
         try_folder("assay: --figures", figures)
-    from zscope.assays.run import assay_name
-    from zscope.cli.targets import measure_target
-    from zscope.report.progress import show_progress
+    from zscope.assays.choosing import assay_name, choose
 
     names = [assay_name(name) for name in names or []]
+    choose(names)  # an unknown name is refused before torch is loaded
+
+    from zscope.cli.targets import measure_target
+    from zscope.report.progress import show_progress
 
     with show_progress(False if quiet or json or csv else None) as watch:
         report = measure_target(
@@ -106,6 +108,7 @@ def assay(
             fresh=fresh,
             quick=quick,
             progress=watch,
+            brief=not json,
         )
     files, unsaved = ({}, None) if figures is None else draw(report, figures, format_)
     show(report, names, files, everything=all_, json=json, csv=csv)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from zscope.cli import completion
 from zscope.cli.alignment import alignment
 from zscope.cli.options import AsJson, Root, settings
 from zscope.cli.perturb import perturb
@@ -50,7 +51,12 @@ def list_(root: Root = None, json: AsJson = False) -> None:
 
 @app.command()
 def info(
-    name: Annotated[str, Argument(help="A name from `zscope data list`, or a path.")],
+    name: Annotated[
+        str,
+        Argument(
+            help="A name from `zscope data list`, or a path.", autocompletion=completion.datasets
+        ),
+    ],
     data_option: Annotated[
         list[str] | None,
         Option(metavar="KEY=VALUE", help="How to read a file of yours, e.g. factors=dose,plate."),
@@ -111,7 +117,9 @@ def info(
 
 @app.command()
 def fetch(
-    name: Annotated[str, Argument(help="A name from `zscope data list`.")],
+    name: Annotated[
+        str, Argument(help="A name from `zscope data list`.", autocompletion=completion.datasets)
+    ],
     from_: Annotated[
         Path | None,
         Option("--from", metavar="DIR", help="Import the files from DIR or DIR/NAME."),

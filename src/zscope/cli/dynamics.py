@@ -8,7 +8,7 @@ from typer import Argument, Option
 from zscope.cli.options import AsJson, DataName, DataOption, Root, Seed
 
 if TYPE_CHECKING:
-    from zscope.experiments.dynamics import Dynamics
+    from zscope.experiments.training_dynamics import Dynamics
 
 __all__ = ["dynamics"]
 

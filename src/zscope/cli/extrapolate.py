@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from zscope.cli import completion
 from zscope.cli.options import (
     AsJson,
     Cluster,
@@ -34,7 +35,9 @@ __all__ = ["extrapolate"]
 
 
 def extrapolate(
-    model: Annotated[str, Argument(help="A name from `zscope models list`.")],
+    model: Annotated[
+        str, Argument(help="A name from `zscope models list`.", autocompletion=completion.models)
+    ],
     dataset: Name,
     leave_out: Annotated[
         list[str],

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from zscope.cli import completion
 from zscope.cli.options import (
     AsJson,
     Cluster,
@@ -21,9 +22,18 @@ __all__ = ["Trace", "fondue"]
 
 
 def fondue(
-    dataset: Annotated[str, Argument(help="A name from `zscope data list`, or a file.")],
+    dataset: Annotated[
+        str,
+        Argument(
+            help="A name from `zscope data list`, or a file.", autocompletion=completion.datasets
+        ),
+    ],
     model: Annotated[
-        str, Option(help="The variational model to size (with --search beta: beta-vae).")
+        str,
+        Option(
+            help="The variational model to size (with --search beta: beta-vae).",
+            autocompletion=completion.models,
+        ),
     ] = "vae",
     criterion: Annotated[
         str, Option(help="What to compare: trace, sampled, dimension, information or types.")
@@ -108,7 +118,7 @@ def fondue(
     """
     from zscope import data, experiments
     from zscope.cli.outputs import try_folder
-    from zscope.experiments.fondue import GAPS
+    from zscope.experiments.fondue_training import GAPS
     from zscope.experiments.workers import check_jobs
     from zscope.recording import SAMPLES
 

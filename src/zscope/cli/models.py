@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Typer
 
+from zscope.cli import completion
 from zscope.cli.options import AsJson
 
 __all__ = ["app"]
@@ -47,7 +48,13 @@ def list_(json: AsJson = False) -> None:
 
 @app.command()
 def info(
-    name: Annotated[str, Argument(help="A name from `zscope models list`, such as sae-4.")],
+    name: Annotated[
+        str,
+        Argument(
+            help="A name from `zscope models list`, such as sae-4.",
+            autocompletion=completion.models,
+        ),
+    ],
     json: AsJson = False,
 ) -> None:
     """Describe a model: its loss, its paper and all its options.
@@ -110,14 +117,14 @@ def presets(json: AsJson = False) -> None:
 def _summary(name: str) -> dict[str, Any]:
     from zscope import models
 
-    entry = models.entry(name)
+    about = models.about(name)
     return {
         "name": name,
-        "title": entry.title,
-        "objective": entry.formula,
-        "paper": entry.paper,
-        "needs": sorted(entry.needs & set(NEEDS)),
-        "decodes": entry.decodes,
+        "title": about.title,
+        "objective": about.formula,
+        "paper": about.paper,
+        "needs": sorted(about.needs & set(NEEDS)),
+        "decodes": about.decodes,
     }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli import completion
 from zscope.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,10 +55,18 @@ Target = Annotated[
 ]
 AssayNames = Annotated[
     list[str] | None,
-    Argument(metavar="[ASSAY]...", help="Assays or groups (default: all that apply)."),
+    Argument(
+        metavar="[ASSAY]...",
+        help="Assays or groups (default: all that apply).",
+        autocompletion=completion.assays,
+    ),
 ]
 DataName = Annotated[
-    str | None, Option(help="The name of a dataset, or a file (default for a run: its own data).")
+    str | None,
+    Option(
+        help="The name of a dataset, or a file (default for a run: its own data).",
+        autocompletion=completion.datasets,
+    ),
 ]
 DataOption = Annotated[
     list[str] | None,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from zscope.cli import completion
 from zscope.cli.options import (
     AsJson,
     Cluster,
@@ -25,7 +26,11 @@ __all__ = ["perturb"]
 
 def perturb(
     dataset: Annotated[
-        str, Argument(help="A name from `zscope data list`, or a path; with factors.")
+        str,
+        Argument(
+            help="A name from `zscope data list`, or a path; with factors.",
+            autocompletion=completion.datasets,
+        ),
     ],
     epsilon: Annotated[float, Option(help="Largest change of a pixel on the scale 0 to 1.")],
     out: Annotated[
@@ -33,7 +38,9 @@ def perturb(
     ] = None,
     restarts: Annotated[int, Option(help="Models to train, with different seeds.")] = 10,
     pairs: Annotated[int, Option(help="Number of most and of least entangled models.")] = 1,
-    model: Annotated[str, Option(help="The model to train.")] = "beta-vae",
+    model: Annotated[
+        str, Option(help="The model to train.", autocompletion=completion.models)
+    ] = "beta-vae",
     latents: Annotated[int | None, Option(help="Its latents (default: one per factor).")] = None,
     set_: ModelOption = None,
     data_option: DataOption = None,

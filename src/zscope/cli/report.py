@@ -52,13 +52,7 @@ def report(
 
       zscope report runs/beta -o sweep.html
     """
-    from zscope.assays.run import assay_name
-    from zscope.cli.assay import finish
-    from zscope.cli.outputs import try_file
-    from zscope.cli.targets import measure_target
-    from zscope.errors import RunError
-    from zscope.report.build import files_of, round_numbers
-    from zscope.report.progress import show_progress
+    from zscope.assays.choosing import assay_name, choose
 
     if _is_family(target):
         given = {
@@ -69,6 +63,15 @@ def report(
         _report_family(target, names, out, [key for key in given if given[key]], json=json)
         return
     names = [assay_name(name) for name in names or []]
+    choose(names)  # an unknown name is refused before torch is loaded
+
+    from zscope.cli.assay import finish
+    from zscope.cli.outputs import try_file
+    from zscope.cli.targets import measure_target
+    from zscope.errors import RunError
+    from zscope.report.build import files_of, round_numbers
+    from zscope.report.progress import show_progress
+
     for file in files_of(out):
         try_file("report: --out", file)
     unsaved = None

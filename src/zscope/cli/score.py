@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from zscope.cli import options
+from zscope.cli import completion, options
 
 if TYPE_CHECKING:
     from zscope.assays.run import Measurements
@@ -21,7 +21,12 @@ def score(
         Argument(help="Factors, a row for each sample (not needed if CODES is .npz with both)."),
     ] = None,
     only: Annotated[
-        list[str] | None, Option(metavar="SCORE", help="A score to compute; may be repeated.")
+        list[str] | None,
+        Option(
+            metavar="SCORE",
+            help="A score to compute; may be repeated.",
+            autocompletion=completion.scores,
+        ),
     ] = None,
     flavour: Annotated[
         str | None,
@@ -51,11 +56,8 @@ def score(
       zscope score both.npz --flavour dlib --json
     """
     from zscope.assays import CATALOGUE, groups
-    from zscope.assays.run import assay_name, measure
-    from zscope.cli.assay import finish
-    from zscope.cli.targets import recording_of_files
+    from zscope.assays.choosing import assay_name
     from zscope.errors import ConfigError, did_you_mean
-    from zscope.report.progress import show_progress
 
     options.check_output("score", json=json, csv=csv)
     known = groups()["disentanglement"]
@@ -68,6 +70,12 @@ def score(
             )
         if name not in known:
             raise ConfigError(f"score: no score is called {name!r}. {did_you_mean(name, known)}")
+
+    from zscope.assays.run import measure  # which loads torch, for names that are known
+    from zscope.cli.assay import finish
+    from zscope.cli.targets import recording_of_files
+    from zscope.report.progress import show_progress
+
     settings = with_flavour(flavour, names)
     for name, values in options.assay_options(set_).items():
         settings[name] = {**settings.get(name, {}), **values}

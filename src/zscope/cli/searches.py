@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli import completion
 from zscope.cli.options import (
     AsJson,
     Cluster,
@@ -24,7 +25,10 @@ __all__ = [
     "elbow", "prepare_sweep", "print_sweep",
 ]  # fmt: skip
 
-Name = Annotated[str, Argument(help="A name from `zscope data list`, or a file.")]
+Name = Annotated[
+    str,
+    Argument(help="A name from `zscope data list`, or a file.", autocompletion=completion.datasets),
+]
 Steps = Annotated[int, Option(help="Training steps of each model.")]
 Batch = Annotated[int, Option(help="Batch size.")]
 Rate = Annotated[float, Option(help="Learning rate.")]
@@ -37,7 +41,9 @@ Figure = Annotated[Path | None, Option(help="File of the figure (.png, .pdf, .sv
 def elbow(
     dataset: Name,
     sizes: Annotated[str, Option(help="Numbers of latents to try, e.g. 2,4,8,16.")],
-    model: Annotated[str, Option(help="The model to train.")] = "vae",
+    model: Annotated[
+        str, Option(help="The model to train.", autocompletion=completion.models)
+    ] = "vae",
     score: Annotated[
         str, Option(help="A column of `zscope table` (loss, reconstruction), or an assay.")
     ] = "loss",
@@ -111,7 +117,9 @@ def beta(
     dataset: Name,
     betas: Annotated[str, Option(help="Values of β to try, e.g. 0.5,1,2,4,8.")],
     latents: Annotated[int, Option(min=1, help="Latents of the model.")],
-    model: Annotated[str, Option(help="The variational model to train.")] = "beta-vae",
+    model: Annotated[
+        str, Option(help="The variational model to train.", autocompletion=completion.models)
+    ] = "beta-vae",
     score: Annotated[
         str | None,
         Option(help="Choose by this among the usable β: mig, distance-to-orthogonality, …"),

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from zscope.cli import completion
 from zscope.cli.options import (
     AsJson,
     Cluster,
@@ -30,7 +31,11 @@ app = Typer(
 )
 
 Name = Annotated[
-    str, Argument(help="A name from `zscope study list`, a Python file with a STUDY, or all.")
+    str,
+    Argument(
+        help="A name from `zscope study list`, a Python file with a STUDY, or all.",
+        autocompletion=completion.studies,
+    ),
 ]
 Out = Annotated[Path, Option(help="The folder of all studies; results are in OUT/NAME.")]
 RunsFolder = Annotated[
@@ -61,14 +66,14 @@ def list_(
       zscope study list
     """
     from zscope.experiments import studies
+    from zscope.experiments.fields import listed_fields
     from zscope.experiments.studies.made import resolve
-    from zscope.experiments.sweeps.entries import listed_fields
 
     folder = out / "runs" if runs is None else runs
     trained = _trained_runs(out, folder)
     rows: list[dict[str, Any]] = []
     for name in studies.names():
-        study = studies.load(name)
+        study = studies.outline(name)
         planned = {
             listed_fields(resolve(study.made, run, "small", folder))
             for _, run in study.plan("small")
@@ -141,13 +146,13 @@ def plan(
       zscope study plan responses-structure --scale paper
     """
     from zscope.experiments import studies
-    from zscope.report.studies import describe_plan
+
+    chosen = [studies.load(each) for each in (studies.names() if name == "all" else [name])]
+
+    from zscope.report.studies import describe_plan  # which loads torch, for names that are known
 
     about: dict[str, Any] = {"scale": scale, "runs": runs, "seeds": seeds, "root": root}
-    answers = [
-        describe_plan(studies.load(each), out, timing=timing, jobs=jobs, **about)
-        for each in (studies.names() if name == "all" else [name])
-    ]
+    answers = [describe_plan(study, out, timing=timing, jobs=jobs, **about) for study in chosen]
     if json:
         from json import dumps
 
@@ -200,14 +205,16 @@ def run(
     from zscope.errors import ConfigError, ZscopeError
     from zscope.experiments import studies
     from zscope.experiments.studies.grid import SCALES
-    from zscope.experiments.workers import try_workers
-    from zscope.report.studies import count_verdicts, write_reproduction, write_study
 
     if scale not in SCALES:
         raise ConfigError(f"study: --scale {scale}; expected small, paper or tiny.")
     check_cluster("study", jobs, cluster, cluster_option)
     cluster_options = settings(cluster_option, "--cluster-option")
     chosen = [studies.load(each) for each in (studies.names() if name == "all" else [name])]
+
+    from zscope.experiments.workers import try_workers  # torch is loaded for names that are known
+    from zscope.report.studies import count_verdicts, write_reproduction, write_study
+
     try_workers(jobs=jobs, cluster=cluster, options=cluster_options)
     try_folder("study: --out", out)
     if runs is not None:

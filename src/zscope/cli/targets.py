@@ -31,13 +31,15 @@ def measure_target(
     fresh: bool,
     quick: bool,
     progress: "Watch | None",
+    brief: bool = False,
     **sources: Any,
 ) -> "Report":
     """The report of a target; `sources` are the further arguments of `recording_of`.
 
     Unknown assays and options are refused before a model is loaded.
     """
-    from zscope.assays.run import check_options, choose, refuse_unused
+    from zscope.assays.choosing import choose
+    from zscope.assays.run import check_options, refuse_unused
     from zscope.kept import results_of
     from zscope.report.build import build
 
@@ -62,6 +64,7 @@ def measure_target(
         title=target,
         command=line,
         config=config_of(target),
+        brief=brief,
     )
     say_not_kept(report)
     return report

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli import completion
 from zscope.cli.options import (
     AsJson,
     DataOption,
@@ -23,13 +24,23 @@ __all__ = ["train"]
 
 
 def train(
-    model: Annotated[str | None, Argument(help="A name from `zscope models list`.")] = None,
+    model: Annotated[
+        str | None,
+        Argument(help="A name from `zscope models list`.", autocompletion=completion.models),
+    ] = None,
     dataset: Annotated[
-        str | None, Argument(help="A name from `zscope data list`, or a file of your own.")
+        str | None,
+        Argument(
+            help="A name from `zscope data list`, or a file of your own.",
+            autocompletion=completion.datasets,
+        ),
     ] = None,
     preset: Annotated[
         str | None,
-        Option(help=f"Settings of a paper: {', '.join(PRESETS)}. See: zscope models presets"),
+        Option(
+            help=f"Settings of a paper: {', '.join(PRESETS)}. See: zscope models presets",
+            autocompletion=completion.presets,
+        ),
     ] = None,
     latents: Annotated[
         int | None,
@@ -144,6 +155,7 @@ def train(
                 "train: MODEL and DATASET are missing, for instance: zscope train beta-vae sprites "
                 "--latents 6. To continue a run: zscope train --out RUN --resume"
             )
+        refuse_unknown_names(model, dataset)
         from zscope.experiments.training import with_defaults
 
         given = with_defaults(
@@ -190,6 +202,15 @@ def train(
     print_result(run, json=json, quiet=quiet)
 
 
+def refuse_unknown_names(model: str, dataset: str) -> None:
+    """Refuse a mistyped name before torch is loaded and any data are read."""
+    from zscope import data, models
+
+    models.about(model)
+    if not data.looks_like_path(dataset):
+        data.source(dataset)
+
+
 def begin(
     model: str,
     dataset: str,
@@ -206,7 +227,6 @@ def begin(
     from zscope import data, models
     from zscope.experiments.training import train
 
-    models.entry(model)  # refuse an unknown name before any data are read
     loaded = data.load(dataset, root=root, **data_options)
     if split is not None:
         loaded = loaded.split(split)[0]

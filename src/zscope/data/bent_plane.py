@@ -20,27 +20,31 @@ Gresele et al., NeurIPS 2021.
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from zscope import files
 from zscope.data.dataset import Dataset
 from zscope.data.source import Factor, Source, factor_arguments, whole
 from zscope.errors import ConfigError
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["BENT_PLANE", "bend_plane", "contrast", "load"]
 
 FACTORS = (Factor("z1", 0, "continuous"), Factor("z2", 0, "continuous"))
 SAMPLES = 20_000
-Plane = Float[Tensor, "samples 2"]
 
 
-def bend_plane(z: Plane, *, stretch: float = 2.0, shear: float = 0.0, bend: float = 0.25) -> Plane:
-    """The points x of factors z; a decoder, through which gradients flow."""
+def bend_plane(
+    z: "Tensor", *, stretch: float = 2.0, shear: float = 0.0, bend: float = 0.25
+) -> "Tensor":
+    """The points x of factors z (samples x 2); a decoder, through which gradients flow."""
+    import torch
+
     u, v = z[:, 0] + shear * z[:, 1], stretch * z[:, 1]
     if bend == 0:
         return torch.stack([u, v], 1)
@@ -63,6 +67,8 @@ def load(
     seed: int = 0,
 ) -> Dataset:
     """Random points of the bent plane."""
+    import torch
+
     who = "bent-plane"
     samples = whole(who, "samples", samples, "a number of points", SAMPLES)
     if not (0 < stretch < 100 and abs(shear) < 100 and 0 <= bend * stretch <= 1):

@@ -13,17 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from operator import index
-from typing import Any, Protocol, SupportsIndex, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, runtime_checkable
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from zscope.errors import ConfigError, DataError, did_you_mean
 from zscope.factors import KINDS, Factors, Kind, complete_kinds
-from zscope.randomness import seed_of
-from zscope.results import html_table, text_table
+from zscope.results import html_table, is_tensor, text_table
 from zscope.scaling import Scaling
+from zscope.seeds import seed_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 __all__ = [
     "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
@@ -219,14 +221,16 @@ class Dataset:
         return tuple(int(n) for n in self.images.shape[1:])
 
     def batch(
-        self, rows: Sequence[int] | np.ndarray | slice, device: torch.device | str = "cpu"
-    ) -> Tensor:
+        self, rows: Sequence[int] | np.ndarray | slice, device: "torch.device | str" = "cpu"
+    ) -> "Tensor":
         """Some observations as float32 on `device`; bytes are scaled to 0 to 1.
 
         Bytes are converted on the device, so that less is copied. Pictures of bytes get the
         channels-last memory format, the fastest for convolutions. Rows with a `scaling` are
         those that the model sees; `original` turns them back.
         """
+        import torch
+
         part = np.ascontiguousarray(self.images[rows])
         if self.scaling is not None:
             part = self.scaling.apply(part)
@@ -238,7 +242,7 @@ class Dataset:
             return x.to(torch.float32, memory_format=layout).mul_(1 / 255)
         return x
 
-    def original(self, x: Tensor) -> Tensor:
+    def original(self, x: "Tensor") -> "Tensor":
         """Observations in their original units, from what `batch` returns or a model decodes."""
         return x if self.scaling is None else self.scaling.restore(x)
 
@@ -440,7 +444,7 @@ def from_arrays(
     if hasattr(images, "columns") and hasattr(images, "to_numpy"):  # pandas, polars
         feature_names = feature_names or [str(column) for column in images.columns]
         images = images.to_numpy()
-    if isinstance(images, Tensor | list | tuple):
+    if is_tensor(images) or isinstance(images, list | tuple):
         images = _as_array(images, name, "observations")
     if not hasattr(images, "shape") or not hasattr(images, "dtype"):
         raise DataError(
@@ -497,7 +501,9 @@ def as_dataset(data: Any) -> Dataset:
 
 def _as_array(values: Any, name: str, what: str) -> np.ndarray:
     try:
-        if isinstance(values, Tensor):
+        if is_tensor(values):
+            import torch
+
             values = values.detach().cpu()
             # NumPy has no bfloat16.
             values = values.float() if values.dtype == torch.bfloat16 else values

@@ -27,7 +27,7 @@ from zscope.data.dataset import Dataset, Rows
 from zscope.data.rendering import InMemory, draws, uniform
 from zscope.data.source import Factor, factor_arguments, whole
 from zscope.data.unpacking import LARGE
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 
 __all__ = ["FACTORS", "Ellipses", "area_of_disc", "coverage", "ellipses", "factor_values"]
 

@@ -30,7 +30,7 @@ from zscope.data.dataset import Dataset, Rows
 from zscope.data.rendering import InMemory
 from zscope.data.unpacking import LARGE
 from zscope.errors import ConfigError, DataError, did_you_mean
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 
 __all__ = ["FORMS", "OPTIONS", "background_level", "modify"]
 

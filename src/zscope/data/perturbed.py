@@ -39,7 +39,7 @@ from zscope.data.dataset import Dataset
 from zscope.data.own import GUESSED, LABELS, load_path
 from zscope.data.unpacking import PIECE
 from zscope.errors import ConfigError, DataError
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 
 __all__ = [
     "Change", "ChangeSize", "centred_variance", "change_size", "check_epsilon", "largest_change",

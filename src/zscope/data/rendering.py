@@ -23,7 +23,7 @@ from zscope.data.dataset import Dataset, Kind, Rows, SelectedRows, grid_factors
 from zscope.data.source import Factor, factor_arguments, pixels, whole
 from zscope.data.unpacking import LARGE
 from zscope.errors import ConfigError, DataError, did_you_mean
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 
 __all__ = [
     "SUBSET_OPTIONS", "Axis", "Choice", "InMemory", "Painter", "Rendered", "check_resolution",

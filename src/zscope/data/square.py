@@ -36,7 +36,7 @@ from zscope import files
 from zscope.data.dataset import Dataset
 from zscope.data.source import Factor, Source, factor_arguments, whole
 from zscope.errors import ConfigError
-from zscope.randomness import seed_of
+from zscope.seeds import seed_of
 
 __all__ = [
     "LINEAR", "NONLINEAR", "WAVE", "load_linear", "load_nonlinear", "load_wave", "network",

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from zscope import files
 from zscope.data.fetching import (
@@ -148,6 +147,8 @@ def resized(pieces: Iterator[np.ndarray], resolution: int) -> Iterator[np.ndarra
 
 def resize(images: np.ndarray, resolution: int) -> np.ndarray:
     """Pictures (samples x channels x height x width) resized to squares, in their own type."""
+    import torch
+
     size = 8 * math.prod(images.shape[:2]) * resolution**2
     files.check_memory("data", size, f"a picture of {resolution} x {resolution} pixels")
     smooth = torch.nn.functional.interpolate(

@@ -11,8 +11,8 @@ from zscope.assays.similarity.activations import activations
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, Undefined
-from zscope.randomness import seed_of
 from zscope.recording import auxiliary_of, choose_rows
+from zscope.seeds import seed_of
 
 __all__ = [
     "SAMPLES", "check_shape", "choose_observations", "model_activations", "untrained_copy",

@@ -23,14 +23,14 @@ from zscope.assays.run import lower_is_better
 from zscope.collection.columns import COUNTED, columns_of
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, Undefined, did_you_mean
-from zscope.experiments.choice_of_beta import (
+from zscope.experiments.beta_choice import (
     ChoiceOfBeta,
     Trial,
     check_threshold,
     choice_of_beta,
     mark_beta,
 )
-from zscope.experiments.elbow import Elbow, elbow
+from zscope.experiments.elbows import Elbow, elbow
 from zscope.experiments.planned import Shown, data_of, in_words_of, train_plan
 from zscope.experiments.sweeps import read_plan
 from zscope.experiments.sweeps.names import parse_name

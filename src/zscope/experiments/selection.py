@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zscope.assays import CATALOGUE
-from zscope.assays.run import Measurements, Options, choose, lower_is_better, measure
+from zscope.assays.choosing import choose
+from zscope.assays.run import Measurements, Options, lower_is_better, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
 from zscope.collection.columns import data_names, score_name

@@ -26,9 +26,10 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
 from zscope.experiments.training import train
 from zscope.files import sweep
-from zscope.randomness import named_generator, named_seed
+from zscope.randomness import named_generator
 from zscope.recording import SAMPLES, Recording, choose_rows, record
 from zscope.sampling import whole
+from zscope.seeds import named_seed
 from zscope.training.checks import check_first_batch
 from zscope.training.config import RATE
 from zscope.training.loop import configure

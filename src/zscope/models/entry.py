@@ -7,7 +7,8 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 __all__ = [
-    "Entry", "Option", "finite", "not_negative", "one_of", "positive", "positive_or_learned",
+    "About", "Entry", "Option", "finite", "not_negative", "one_of", "positive",
+    "positive_or_learned",
     "sizes", "whole", "width",
 ]  # fmt: skip
 
@@ -30,32 +31,43 @@ class Option:
     quiet: bool = False
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the catalogue of models.
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What lists show of a model. They read it from the file of its entry without running it.
 
-    `objective` is a function (batch, **options) -> Losses, or, if it has weights of its
-    own, a class that is constructed with (latents=, **options) and called with the batch.
-    `posterior` is the kind that the encoder gives by default: "point", "gaussian" or "full";
-    `refuses` says why some of the others, or "maps" as latents, cannot be used. `needs` is that of
-    `zscope.autoencoder.Trainable`. `conditional`: the encoder is given the factors too.
-    `divergence_weight`: β of a loss of the form NLL + β KL, or the option that sets it.
+    `needs` is that of `zscope.autoencoder.Trainable`.
     """
 
     name: str
     title: str
     formula: str
     paper: str
+    needs: frozenset[str] = frozenset()
+    decodes: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(About):
+    """One entry of the catalogue of models.
+
+    `objective` is a function (batch, **options) -> Losses, or, if it has weights of its
+    own, a class that is constructed with (latents=, **options) and called with the batch.
+    `posterior` is the kind that the encoder gives by default: "point", "gaussian" or "full";
+    `refuses` says why some of the others, or "maps" as latents, cannot be used.
+    `conditional`: the encoder is given the factors too.
+    `divergence_weight`: β of a loss of the form NLL + β KL, or the option that sets it.
+    `fit` takes the shape of an observation and the options, and returns those that follow from it.
+    """
+
     summary: str
     objective: Callable[..., Any]
     options: Mapping[str, Option]
     posterior: str = "gaussian"
     refuses: Mapping[str, str] = field(default_factory=dict)
-    needs: frozenset[str] = frozenset()
     prior: Literal["normal"] | None = "normal"
     conditional: bool = False
-    decodes: bool = True
     divergence_weight: float | str | None = None
+    fit: Callable[[tuple[int, ...], Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 def whole(least: int, most: int = 2**31 - 1) -> Callable[[Any], int]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zscope.errors import ConfigError
-from zscope.models import causal, consistency, spatial, structural
 
 __all__ = ["Name", "composed_names", "parse", "with_variables_of"]
 
@@ -32,7 +31,7 @@ EXAMPLE = 2  # variables of the names that stand for a family
 
 @dataclass(frozen=True)
 class Name:
-    """The objective a name stands for, the parts it fixes, and their descriptions.
+    """The objective a name stands for, the parts it fixes, their descriptions and their modules.
 
     `defaults` are those of options, where they differ from the objective's; with one for "beta",
     the divergence of the objective, a VAE, has a weight as an option.
@@ -41,7 +40,8 @@ class Name:
     objective: str
     parts: dict[str, Any]
     descriptions: tuple[str, ...] = ()
-    documents: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    papers: tuple[str, ...] = ()
     defaults: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,7 +52,8 @@ def parse(name: str) -> Name | None:
             "vae",
             {"backbone": "spatial"},
             ("latents that are maps, channels x places",),
-            (spatial.__doc__ or "",),
+            ("spatial",),
+            ("maps as in Rombach et al., CVPR 2022, arXiv:2112.10752",),
             {"beta": 0.003, "likelihood": "mse"},
         )
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
@@ -66,7 +67,7 @@ def parse(name: str) -> Name | None:
     if plain and not block and not suffix:
         return None
     parts: dict[str, Any] = {}
-    descriptions, documents = [], []
+    descriptions, modules, papers = [], [], []
     objective = base
     if not plain:
         variables = int(next(count for count in counts if count))
@@ -76,17 +77,20 @@ def parse(name: str) -> Name | None:
         parts |= {"decoder": decoder, "variables": variables}
         article = "an" if decoder == "adaptive" else "a"
         descriptions.append(f"{article} {decoder} decoder of {variables} variables")
-        documents.append(structural.__doc__ or "")
+        modules.append("structural")
+        papers.append("Leeb et al., ICLR 2023")
     if block:
         parts["block"] = "causal"
         descriptions.append("an explicit causal block")
-        documents.append(causal.__doc__ or "")
+        modules.append("causal")
     if suffix:
         parts["consistency"] = _SUFFIXES[suffix]
         descriptions.append(f"an {_SUFFIXES[suffix]} penalty")
-        documents.append(consistency.__doc__ or "")
+        modules.append("consistency")
+    if block or suffix:
+        papers.append("On the interventional consistency of autoencoders, 2021")
     defaults = {"beta": 1.0} if family == "vlae" else {}
-    return Name(objective, parts, tuple(descriptions), tuple(documents), defaults)
+    return Name(objective, parts, tuple(descriptions), tuple(modules), tuple(papers), defaults)
 
 
 def composed_names() -> list[str]:

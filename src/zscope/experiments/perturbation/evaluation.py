@@ -46,7 +46,7 @@ import torch
 
 from zscope import data as datasets
 from zscope import store
-from zscope.assays.run import choose
+from zscope.assays.choosing import choose
 from zscope.collection import Runs
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import Change, change_size, noise_of, write_perturbed, write_scaled

@@ -24,8 +24,8 @@ from zscope.errors import RunError, TrainingError
 from zscope.interrupts import watch_interrupts
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
-from zscope.randomness import seed_of
 from zscope.recording import record
+from zscope.seeds import seed_of
 from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import batch_rows
 

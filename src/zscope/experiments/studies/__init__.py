@@ -12,12 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zscope.declared import declared
 from zscope.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from zscope.experiments.studies.study import Study
 
-__all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"]
+__all__ = ["CATALOGUE", "address", "load", "names", "outline", "prepare_study",
+           "run_study"]  # fmt: skip
 
 # name -> module.
 CATALOGUE: dict[str, str] = {
@@ -55,23 +57,39 @@ CATALOGUE: dict[str, str] = {
     "extrapolation": "extrapolation",
 }
 
+LISTED = ("name", "document", "title", "rows", "grids", "minutes", "own_minutes", "made")
+"""What lists show of a study. It is read from the file of the study without running it."""
+
 
 def names() -> list[str]:
     """The names of all studies."""
     return list(CATALOGUE)
 
 
+def outline(name: str) -> "Study":
+    """The study of that name without its measures and claims, which need torch: what lists show."""
+    if name.endswith(".py"):
+        return load(name)
+    from zscope.experiments.studies.study import Study
+
+    return Study(**declared(_module(name), "STUDY", LISTED), measures=(), claims=lambda results: ())
+
+
 def load(name: str) -> "Study":
     """The study of that name, or the one in a Python file of one's own."""
     if name.endswith(".py"):
         return _load_file(Path(name))
+    study: Study = import_module(_module(name)).STUDY
+    return study
+
+
+def _module(name: str) -> str:
     if name not in CATALOGUE:
         raise ConfigError(
             f"study: no study is called {name!r}. {did_you_mean(name, CATALOGUE)} "
             "See: zscope study list"
         )
-    study: Study = import_module(f"zscope.experiments.studies.{CATALOGUE[name]}").STUDY
-    return study
+    return f"zscope.experiments.studies.{CATALOGUE[name]}"
 
 
 def _load_file(file: Path) -> "Study":

@@ -29,7 +29,7 @@ from zscope.assays.dimension.fondue import Fondue
 from zscope.autoencoder import Autoencoder, Trainable
 from zscope.data.dataset import Dataset
 from zscope.errors import Undefined
-from zscope.experiments.elbow import Elbow, downstream_accuracy, elbow
+from zscope.experiments.elbows import Elbow, downstream_accuracy, elbow
 from zscope.experiments.studies.grids.fondue import (
     DIGIT_AE,
     DIGIT_CONNECTED,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zscope.errors import ConfigError
-from zscope.experiments.sweeps.entries import OWN, SETTINGS
+from zscope.experiments.fields import OWN, SETTINGS
 from zscope.presets import preset
 
 __all__ = ["FIRST_SEED", "SCALES", "Block", "Grid", "runs", "settings_of", "short_name"]
@@ -95,9 +95,12 @@ def _product(block: Block, seeds: int | None) -> Iterator[dict[str, Any]]:
         fields["seed"] = [first + k for k in range(count if seeds is None else seeds)]
     elif count is not None:  # those that a paper prints
         fields["seed"] = list(count)[: seeds or None]
-    varied = {key: value if isinstance(value, list) else [value] for key, value in fields.items()}
+    varied = {
+        _plan_field(key): [_plain(each) for each in (value if isinstance(value, list) else [value])]
+        for key, value in fields.items()
+    }
     for values in itertools.product(*varied.values()):
-        yield {_plan_field(key): _plain(value) for key, value in zip(varied, values, strict=True)}
+        yield dict(zip(varied, values, strict=True))
 
 
 def settings_of(run: Mapping[str, Any]) -> dict[str, Any]:

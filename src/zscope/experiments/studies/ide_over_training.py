@@ -22,7 +22,6 @@ from zscope.assays.dimension.gaps import dimension_gap
 from zscope.assays.dimension.intrinsic import intrinsic_dimension
 from zscope.assays.neighbours import nearest_neighbours
 from zscope.errors import Undefined
-from zscope.experiments.dynamics import dynamics
 from zscope.experiments.over_training import DimensionsOverTraining
 from zscope.experiments.studies.grids.fondue import (
     CELEBA_EPOCHS,
@@ -70,6 +69,7 @@ from zscope.experiments.studies.study import (
     once,
 )
 from zscope.experiments.studies.trained import Trained
+from zscope.experiments.training_dynamics import dynamics
 from zscope.recording import choose_rows
 from zscope.tables.statistics import rank_correlation
 

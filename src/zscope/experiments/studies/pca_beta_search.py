@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from zscope.errors import Undefined
-from zscope.experiments.choice_of_beta import Trial, choice_of_beta
+from zscope.experiments.beta_choice import Trial, choice_of_beta
 from zscope.experiments.studies.grids.pca import (
     BETA_LINEAR,
     BETA_LINEAR_LONGER,

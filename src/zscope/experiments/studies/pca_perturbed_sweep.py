@@ -52,9 +52,13 @@ from zscope.experiments.studies.study import Figure, Results, Row, Study, Table,
 __all__ = ["STUDY"]
 
 FIGURES = {
-    "mig": ("C-F4.4", "figure 4.4"), "dci": ("C-F4.5", "figure 4.5"),
-    "factor-vae-score": ("C-F4.6", "figure 4.6"), "sap": ("C-F4.7", "figure 4.7"),
-}  # fmt: skip
+    "mig": Row("C-F4.4", "figure 4.4", "MIG over scaled strengths, changed Shapes3D"),
+    "dci": Row("C-F4.5", "figure 4.5", "DCI over scaled strengths, changed Shapes3D"),
+    "factor-vae-score": Row(
+        "C-F4.6", "figure 4.6", "FactorVAE score over scaled strengths, changed Shapes3D"
+    ),
+    "sap": Row("C-F4.7", "figure 4.7", "SAP over scaled strengths, changed Shapes3D"),
+}
 
 
 def strength_of(row: Mapping[str, Any]) -> float:
@@ -76,7 +80,8 @@ def _rows(results: Results) -> Rows:
 
 def claims(results: Results) -> Iterator[Claim]:
     rows = _rows(results)
-    for key, (row, source) in FIGURES.items():
+    for key, figure_row in FIGURES.items():
+        row, source = figure_row.id, figure_row.source
         title = SCORES[key].title
         parts, recovery, left_out = [], [], []
         for model in VAES:
@@ -159,7 +164,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
     rows = _rows(results)
     colours = dict(zip(VAES, categories(len(VAES)), strict=True))
-    for key, (row, source) in FIGURES.items():
+    for key, figure_row in FIGURES.items():
+        row, source = figure_row.id, figure_row.source
         title = SCORES[key].title
         figure, grid = panel_grid(
             2, len(VAES), width=7.4, height=3.4, sharey="row", height_ratios=(3, 1)
@@ -205,10 +211,7 @@ STUDY = Study(
     own_minutes=12,
     document="C",
     title="Can another strength restore what the change has removed?",
-    rows=tuple(
-        Row(row, source, f"{SCORES[key].title} over scaled strengths, changed Shapes3D")
-        for key, (row, source) in FIGURES.items()
-    ),
+    rows=tuple(FIGURES.values()),
     grids={"sweep": ROOM_SWEEP},
     made={ROOM_MADE: ROOM_CHANGED},
     measures=(each_run(measure_scores),),

@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zscope.experiments.studies.grid import Grid
-from zscope.experiments.studies.judging import Claim
 from zscope.experiments.studies.made import MadeData
-from zscope.experiments.studies.rows import Rows
 
 if TYPE_CHECKING:
+    from zscope.experiments.studies.judging import Claim
+    from zscope.experiments.studies.rows import Rows
     from zscope.experiments.studies.trained import Trained
 
 __all__ = ["DOCUMENTS", "Figure", "Measure", "Results", "Row", "Study", "Table", "each_run",
@@ -147,6 +147,8 @@ def each_run(
     """Measure every run of the named grids (default: all), or those with these settings."""
 
     def units(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+        from zscope.experiments.studies.rows import Rows
+
         chosen = Rows(dict(r) for r in runs if not groups or r["group"] in groups).where(**fields)
         return {row["run"]: [row["run"]] for row in chosen}
 
@@ -168,6 +170,8 @@ def for_groups(
     """Call the function with the runs that agree in these settings, for each value of them."""
 
     def units(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+        from zscope.experiments.studies.rows import Rows
+
         chosen = Rows(dict(row) for row in runs if not groups or row["group"] in groups)
         return {
             ",".join(f"{field}={value}" for field, value in zip(fields, _tuple(key), strict=True)):
@@ -193,8 +197,10 @@ class Results:
     failed: dict[str, str] = field(default_factory=dict)  # run or unit -> reason
     about: dict[str, Any] = field(default_factory=dict)
 
-    def rows(self, *groups: str, **fields: Any) -> Rows:
+    def rows(self, *groups: str, **fields: Any) -> "Rows":
         """The runs of these grids with their settings and all that was measured of each."""
+        from zscope.experiments.studies.rows import Rows
+
         rows = Rows()
         for run in self.runs:
             if not groups or run["group"] in groups:
@@ -223,7 +229,7 @@ class Study:
     rows: Sequence[Row]
     grids: Mapping[str, Grid]
     measures: Sequence[Measure]
-    claims: Callable[[Results], Iterable[Claim]]
+    claims: Callable[[Results], Iterable["Claim"]]
     tables: Callable[[Results], Iterable[Table]] = lambda results: ()
     figures: Callable[[Results], Iterable[Figure]] = lambda results: ()
     minutes: float | None = None  # about, on two cores at scale small with no run there yet

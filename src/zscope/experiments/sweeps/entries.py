@@ -15,14 +15,12 @@ import numpy as np
 
 from zscope import models
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
+from zscope.experiments.fields import OWN, SETTINGS, listed_fields
 from zscope.files import as_path, open_regular
-from zscope.training.config import TrainConfig
 
-__all__ = ["OWN", "PARTS", "SETTINGS", "Entries", "listed_fields", "read_file"]
+__all__ = ["PARTS", "Entries", "read_file"]
 
 PARTS = ("train", "grid", "run", "assay")
-OWN = ("model", "data", "latents", "epochs", "split", "leave_out", "preset")
-SETTINGS = tuple(k for k in TrainConfig.model_fields if k not in ("model", "data", "scaling"))
 MOST = 1_000_000
 """Runs of a plan."""
 
@@ -152,7 +150,3 @@ class Entries:
         if key == "start":
             return [self._table("[grid] start", each) if each else None for each in choices]
         return choices
-
-
-def listed_fields(fields: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in fields.items())

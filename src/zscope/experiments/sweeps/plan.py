@@ -50,8 +50,9 @@ from zscope import models
 from zscope.collection.columns import WORDS
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
+from zscope.experiments.fields import SETTINGS, listed_fields
 from zscope.experiments.sweeps.address import address, run_name
-from zscope.experiments.sweeps.entries import PARTS, SETTINGS, Entries, listed_fields, read_file
+from zscope.experiments.sweeps.entries import PARTS, Entries, read_file
 from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.sweeps.request import Measured, read_request
 from zscope.experiments.training import with_defaults
@@ -385,7 +386,7 @@ def _refuse_duplicates(name: str, runs: list[PlannedRun]) -> None:
 
 
 def _groups(runs: list[PlannedRun], earlier: Iterable[list[str]]) -> list[list[str]]:
-    """Runs that are trained together: small networks that differ in seed and loss alone."""
+    """Runs that are trained together: small networks that differ in seed, rate and loss alone."""
     names = {run.name for run in runs}
     chosen = [list(group) for group in earlier if set(group) <= names]
     taken = {name for group in chosen for name in group}
@@ -395,7 +396,7 @@ def _groups(runs: list[PlannedRun], earlier: Iterable[list[str]]) -> list[list[s
         alone = run.config.freeze is not None or run.config.start is not None
         if not run.small or alone or run.name in taken:
             continue
-        settings = run.config.model_dump_json(exclude={"seed", "model"})
+        settings = run.config.model_dump_json(exclude={"seed", "model", "rate"})
         candidates = growing.setdefault(f"{run.shape} {settings}", [])
         for group in candidates:
             first, other = group[0].config.model, run.config.model

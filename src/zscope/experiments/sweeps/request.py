@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from zscope.assays import CATALOGUE
+from zscope.assays.choosing import assay_name, choose
 from zscope.assays.parts import unmet
-from zscope.assays.run import assay_name, choose, measure, refuse_unused, requests
+from zscope.assays.run import measure, refuse_unused, requests
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.loading import load_options
 from zscope.recording import SAMPLES, Recording

@@ -64,7 +64,8 @@ SCORES = Grid(
                data=["shapes3d", *MPI3D], **PUBLISHED)
     + runs(model="beta-vae", beta=2, data=["shapes3d", *MPI3D], **PUBLISHED)
     + runs(model="beta-tcvae", beta=4, data=["shapes3d", *MPI3D], **PUBLISHED)
-    + runs(model="factor-vae", alpha=40, data=["shapes3d", *MPI3D], **PUBLISHED),
+    + runs(model="factor-vae", alpha=40, discriminator="published",
+           data=["shapes3d", *MPI3D], **PUBLISHED),
     small_notes="β-VAE 2 and FactorVAE 40 only at scale paper.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
 )  # fmt: skip
