@@ -44,8 +44,9 @@ __all__ = ["Recording", "record"]
 BATCH_BYTES, MOST_BATCH_BYTES = 2**20, 32 * 2**20
 """Observations that are encoded at once: the first, or the second if that is fewer than eight.
 
-More take up to twice as long: the layers of a network are many times larger than its input, and the
-C library returns the memory of large tensors to the system, so that every batch waits for new pages.
+More take up to twice as long: the layers of a network are many times larger than its input, and
+the C library returns the memory of large tensors to the system, so that every batch waits for new
+pages.
 """
 SAMPLES = 10_000
 """Observations to encode by default."""
