@@ -279,6 +279,10 @@ def compare_sizes() -> list[Ratio]:
                 version=zscope,
                 at_most=1.5,
                 agreement=agreement(
+                    "the score with that of plain code", values["many"], plain_irs(*large), 1e-9
+                )
+                if name == "irs"  # maxima grow with the number of rows
+                else agreement(
                     "the score with that of 100,000 rows", values["many"], values["few"], 0.02
                 ),
             )
