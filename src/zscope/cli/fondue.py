@@ -15,6 +15,7 @@ from zscope.cli.options import (
     Root,
     Seed,
     check_cluster,
+    refuse_unknown_names,
     settings,
 )
 
@@ -116,6 +117,7 @@ def fondue(
 
       zscope fondue sprites --seeds 10 --cluster tcp://host:8786
     """
+    refuse_unknown_names(dataset, model)
     from zscope import data, experiments
     from zscope.cli.outputs import try_folder
     from zscope.experiments.fondue_training import GAPS

@@ -39,6 +39,7 @@ __all__ = [
     "check_cluster",
     "check_output",
     "fractions",
+    "refuse_unknown_names",
     "runs_where",
     "settings",
     "value",
@@ -261,3 +262,12 @@ def fractions(text: str) -> list[float]:
         raise ConfigError(
             f"--split: {text!r} is not a list of fractions, for instance --split 0.8,0.1,0.1"
         ) from None
+
+
+def refuse_unknown_names(dataset: str, model: str) -> None:
+    """Refuse a mistyped name before torch is loaded and any data are read."""
+    from zscope import data, models
+
+    models.about(model.partition("?")[0])
+    if not data.looks_like_path(dataset.partition("?")[0]):
+        data.source(dataset.partition("?")[0])

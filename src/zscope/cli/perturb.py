@@ -17,6 +17,7 @@ from zscope.cli.options import (
     Root,
     Seed,
     check_cluster,
+    refuse_unknown_names,
     settings,
 )
 from zscope.errors import ConfigError
@@ -107,6 +108,7 @@ def perturb(
 
       zscope train beta-vae perturbed/sprites-0.1/perturbed.npz --set beta=8
     """
+    refuse_unknown_names(dataset, model)
     from zscope import experiments
     from zscope.cli.outputs import try_folder
     from zscope.data import load

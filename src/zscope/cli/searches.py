@@ -16,6 +16,7 @@ from zscope.cli.options import (
     Root,
     Seed,
     check_cluster,
+    refuse_unknown_names,
     settings,
     value,
 )
@@ -200,6 +201,7 @@ def prepare_sweep(
     """Where the runs go and who trains them, after trying the places to write to."""
     from zscope.cli.outputs import try_figure, try_folder
 
+    refuse_unknown_names(dataset, model)
     check_cluster(command, jobs, cluster, cluster_option)
     folder = out or Path("runs") / f"{command}-{model}-{Path(dataset.partition('?')[0]).stem}"
     try_folder(f"{command}: --out", folder)

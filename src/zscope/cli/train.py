@@ -15,6 +15,7 @@ from zscope.cli.options import (
     Root,
     Seed,
     fractions,
+    refuse_unknown_names,
     settings,
     values_of_factors,
 )
@@ -155,7 +156,7 @@ def train(
                 "train: MODEL and DATASET are missing, for instance: zscope train beta-vae sprites "
                 "--latents 6. To continue a run: zscope train --out RUN --resume"
             )
-        refuse_unknown_names(model, dataset)
+        refuse_unknown_names(dataset, model)
         from zscope.experiments.training import with_defaults
 
         given = with_defaults(
@@ -200,15 +201,6 @@ def train(
             snapshot_every=snapshot_every,
         )
     print_result(run, json=json, quiet=quiet)
-
-
-def refuse_unknown_names(model: str, dataset: str) -> None:
-    """Refuse a mistyped name before torch is loaded and any data are read."""
-    from zscope import data, models
-
-    models.about(model)
-    if not data.looks_like_path(dataset):
-        data.source(dataset)
 
 
 def begin(
