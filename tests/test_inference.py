@@ -8,6 +8,7 @@ from torch.func import jvp, vmap
 import zscope as zs
 from zscope.autoencoder import evaluation
 from zscope.inference import faster_layers
+from zscope.models.layers import Crop
 
 
 def norm(channels: int, **options) -> nn.BatchNorm2d:
@@ -237,6 +238,98 @@ def test_what_a_layer_keeps_is_not_overwritten():
     with torch.no_grad(), faster_layers(model):
         model(torch.randn(9, 3))
     assert (model[1].kept < 0).any()
+
+
+class Rows(nn.Module):
+    """Takes a row of each sample by a view, as most networks do, which needs plain order."""
+
+    def forward(self, x):
+        return x.view(len(x), -1)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(2)],
+        [nn.Conv2d(2, 4, 3), nn.Unflatten(1, (2, 2)), nn.ReLU()],
+        [nn.Conv2d(2, 4, 3), nn.Flatten(2), Rows(), nn.ReLU()],
+        [nn.Conv2d(2, 4, 3), nn.ReLU(), Rows()],
+        [nn.ReLU(), nn.MaxPool2d(2)],
+    ],
+    ids=["flat", "five axes", "inside", "pictures", "pooled"],
+)
+def test_results_can_be_viewed_where_those_of_the_layers_can(layers):
+    model = nn.Sequential(*layers).eval()
+    whole = torch.randn(4, 4, 12, 12)
+    parts = {
+        "contiguous": whole[:, :2].contiguous(),
+        "colours": whole[:, 1:3],
+        "columns": whole[:, :2].chunk(2, 3)[0],
+        "pixels": whole[:, :2, ::2, ::2],
+        "turned": whole[:, :2].transpose(2, 3),
+        "channels last": whole[:, :2].contiguous(memory_format=torch.channels_last),
+    }
+    for name, x in parts.items():
+        with torch.no_grad():
+            try:
+                expected = model(x)
+                expected.view(len(x), -1)
+            except RuntimeError:
+                assert name == "channels last" or isinstance(layers[0], nn.ReLU), name
+                continue
+            with faster_layers(model):
+                output = model(x)
+        torch.testing.assert_close(output.view(len(x), -1), expected.view(len(x), -1))
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.ReLU(inplace=True), nn.Tanh()],
+        [nn.SiLU(inplace=True), nn.Sigmoid()],
+        [Crop((5, 5)), nn.ReLU()],
+        [Crop((8, 8)), nn.ReLU(inplace=True), nn.Tanh()],
+        [nn.ReLU(), nn.Tanh()],
+    ],
+    ids=["relu", "silu", "crop", "crop in place", "neither"],
+)
+def test_what_is_given_is_overwritten_only_by_layers_that_do_so(layers):
+    model = nn.Sequential(*layers)
+    x = torch.randn(3, 2, 8, 8)
+    plain, faster = x.clone(), x.clone()
+    with torch.no_grad():
+        expected = model(plain)
+        with faster_layers(model):
+            output = model(faster)
+    torch.testing.assert_close(output, expected)
+    assert torch.equal(plain, faster)
+
+
+def test_what_a_hook_is_given_is_not_overwritten_after_a_crop():
+    model = nn.Sequential(up(2, 2), Crop((7, 7)), nn.ReLU())
+    seen = []
+    model[0].register_forward_hook(lambda *given: seen.append(given[2]))
+    with torch.no_grad(), faster_layers(model):
+        model(torch.randn(3, 2, 4, 4))
+    assert (seen[0] < 0).any()
+
+
+def test_places_of_a_pooling_layer_are_returned_too():
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.MaxPool2d(2, return_indices=True))
+    x = torch.randn(2, 2, 10, 10)
+    with torch.no_grad():
+        expected = model(x)
+        with faster_layers(model):
+            output = model(x)
+    for got, plain in zip(output, expected, strict=True):
+        torch.testing.assert_close(got, plain)
+        assert got.is_contiguous()
+
+
+def test_the_input_may_be_given_by_name():
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    with torch.no_grad(), faster_layers(model):
+        assert torch.equal(model(input=torch.ones(1, 3)), model(torch.ones(1, 3)))
 
 
 def test_wrong_shapes_raise_what_the_layer_raises():

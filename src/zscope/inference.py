@@ -20,6 +20,7 @@ gains: docs/decisions/0017.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +40,7 @@ _IN_PLACE: dict[type[nn.Module], Callable[[nn.Module, Tensor], Tensor]] = {
     nn.Sigmoid: lambda _, x: torch.sigmoid_(x),
     nn.Tanh: lambda _, x: torch.tanh_(x),
 }
-# Layers that take pictures in any order of memory, and return something of their own.
+# Layers that take pictures in any order of memory, and return something new unless in place.
 _ANY_ORDER = frozenset(
     {nn.MaxPool2d, nn.AvgPool2d, nn.Upsample, nn.ZeroPad2d, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus}
 )
@@ -76,12 +77,13 @@ def faster_layers(model: nn.Module) -> Iterator[None]:
             vars(part).pop("forward", None)
 
 
-def _forward(sequence: nn.Sequential, x: Tensor) -> Tensor:
-    if not _applies(x):
-        return nn.Sequential.forward(sequence, x)  # type: ignore[no-any-return, no-untyped-call]
-    output = _run(list(_layers(sequence)), x)
-    # In the order of the pictures that it was given, which may come from such a sequence.
-    return output if x.ndim == 4 and not x.is_contiguous() else _plain(output)
+def _forward(sequence: nn.Sequential, input: Any) -> Any:
+    if not _applies(input):
+        return nn.Sequential.forward(sequence, input)  # type: ignore[no-untyped-call]
+    output = _run(list(_layers(sequence)), input)
+    # Channels last only if it was given such pictures, which may come from such a sequence.
+    last = input.ndim == 4 and input.is_contiguous(memory_format=torch.channels_last)
+    return output if last and not input.is_contiguous() else _plain(output)
 
 
 def _applies(x: object) -> bool:
@@ -117,7 +119,7 @@ def _anywhere() -> bool:
     return bool(modules._global_forward_hooks or modules._global_forward_pre_hooks)
 
 
-def _run(layers: list[nn.Module], x: Tensor) -> Tensor:
+def _run(layers: list[nn.Module], x: Any) -> Any:
     ours = False  # whether a layer here has made x, which may then be overwritten
     place = 0
     while place < len(layers):
@@ -127,28 +129,34 @@ def _run(layers: list[nn.Module], x: Tensor) -> Tensor:
         if "forward" in vars(layer) or _has_hooks(layer):
             x, ours = layer(_plain(x)), False
         elif kind in _IN_PLACE:
-            x, ours = (_IN_PLACE[kind](layer, x) if ours else layer.forward(x)), True
+            x = _IN_PLACE[kind](layer, x) if ours else layer.forward(x)
+            ours = ours or not getattr(layer, "inplace", False)
         elif isinstance(layer, Convolution) and kind in _CONVOLUTIONS:
             norm = _norm_after(layers, place, layer, x)
             x, ours = _convolve(layer, _channels_last(x), norm), True
             place += norm is not None
-        elif kind is nn.Linear or kind in _ANY_ORDER or getattr(layer, "any_order", False):
-            x, ours = layer.forward(x), True
-        elif kind in _VIEWS:
+        elif kind is nn.Linear or (kind in _ANY_ORDER and not _more_than_one(layer)):
+            x, ours = layer.forward(x), ours or not getattr(layer, "inplace", False)
+        elif kind in _VIEWS or getattr(layer, "any_order", False):
             x = layer.forward(x)
         else:
             x, ours = layer(_plain(x)), False
     return x
 
 
-def _plain(x: Tensor) -> Tensor:
+def _more_than_one(layer: nn.Module) -> bool:
+    """Whether it returns places besides pictures."""
+    return bool(getattr(layer, "return_indices", False))
+
+
+def _plain(x: Any) -> Any:
     """The same in the order that other code expects: of pictures, channel after channel."""
-    if isinstance(x, Tensor) and x.ndim == 4:
+    if not isinstance(x, Tensor):
+        return x
+    if x.ndim == 4 and x.shape[1] == 1 and x.is_contiguous():
         height, width = x.shape[2:]
-        if x.shape[1] == 1 and x.is_contiguous():
-            return x.as_strided(x.shape, (height * width, height * width, width, 1))
-        return x.contiguous()
-    return x
+        return x.as_strided(x.shape, (height * width, height * width, width, 1))
+    return x.contiguous()
 
 
 def _channels_last(x: Tensor) -> Tensor:
