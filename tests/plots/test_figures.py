@@ -196,6 +196,17 @@ class TestHeatmap:
         with pytest.raises(ConfigError, match="2 names for 3 rows"):
             plots.heatmap(np.eye(3), rows=["a", "b"])
 
+    @pytest.mark.parametrize("scale", [1e-11, 1.0, 1e6])
+    def test_the_numbers_of_a_bar_stand_beside_it(self, scale):
+        ax = plots.heatmap(scale * random(4, 4))
+        heights = [
+            text.get_position()[1]
+            for text in ax.texts
+            if text.get_gid() == "colour bar" and not text.get_rotation()
+        ]
+        assert len(heights) >= 3
+        assert all(0 <= height <= 1 for height in heights)
+
 
 class TestGraph:
     def graph(self):
@@ -360,6 +371,14 @@ class TestCurves:
             plots.traversal_errors(np.zeros(8), np.zeros((3, 9, 4)), moved=0)
         with pytest.raises(ConfigError, match="3 values at 2 positions"):
             plots.lines({"a": [1, 2, 3]}, at=[1, 2])
+
+    @pytest.mark.parametrize("count", [1, 2, 5, 10])
+    def test_the_words_below_panels_fit_the_figure(self, count):
+        values, errors = random(count, 9), random(count, 3, 9, count)
+        figure = renders(plots.traversal_panels(values, errors))
+        (ax,) = figure.axes
+        assert is_inside(ax.xaxis.label, figure)
+        assert all(is_inside(text, figure) for text in ax.texts)
 
 
 class TestPictures:

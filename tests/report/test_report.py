@@ -1,5 +1,6 @@
 """The report: one page that needs nothing else, and everything in it as JSON."""
 
+import base64
 import dataclasses
 import json
 import re
@@ -290,6 +291,14 @@ def test_a_figure_of_too_many_lines_becomes_pixels(monkeypatch, tmp_path):
     assert "data:image/svg+xml" in pictures_of(report, tmp_path)
     monkeypatch.setattr("zscope.report.pictures.LARGE", 20_000)
     assert "data:image/png" in pictures_of(report, tmp_path)
+
+
+def test_letters_are_read_where_the_fonts_of_this_machine_are_missing(tmp_path):
+    figure = pictures_of(zs.assay(identity(4), vectors(), names="response"), tmp_path)
+    svg = base64.b64decode(re.search(r'svg\+xml;base64,([^"]+)"', figure).group(1)).decode()
+    families = re.findall(r"font-family: ([^;\"]+)", svg)
+    assert families
+    assert all(family.endswith("sans-serif") for family in families)
 
 
 def pictures_of(report, folder):

@@ -250,10 +250,11 @@ def light_bar(image: Any, ax: Axes, label: str = "", *, share: float = 1.0) -> N
     gradient.set_transform(ax.transAxes)
     gradient.set_clip_on(False)
     ax.add_artist(gradient)
+    rounding = 1e-9 * (largest - smallest)
     ticks = [
         float(tick)
         for tick in MaxNLocator(4).tick_values(smallest, largest)
-        if smallest - 1e-9 <= tick <= largest * (1 + 1e-9)
+        if smallest - rounding <= tick <= largest + rounding
     ]
     numbers = ScalarFormatter()
     numbers.create_dummy_axis()

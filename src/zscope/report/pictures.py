@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ POINTS = 120
 """The largest number of features of a vector to draw."""
 FEW = 7
 """Vectors with at most this many features are drawn as one line per feature."""
+FONTS = re.compile(rb"(font-family: [^;\"]+)")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
 
 
@@ -43,13 +45,16 @@ def figure(drawing: Any, name: str) -> tuple[str, int]:
 
 
 def _as_svg(figure: Any) -> bytes:
-    """The canvas draws once; `savefig` would draw twice, the first time to no effect here."""
+    """The canvas draws once; `savefig` would draw twice, the first time to no effect here.
+
+    Where the page is read, the fonts of this machine may be missing: others like them follow.
+    """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     memory = io.BytesIO()
     canvas: Any = FigureCanvasSVG(figure)
     canvas.print_svg(memory, metadata={"Date": None})
-    return memory.getvalue()
+    return FONTS.sub(rb"\1, Arial, Helvetica, sans-serif", memory.getvalue())
 
 
 def _save(figure: Any, **options: Any) -> bytes:
