@@ -42,7 +42,12 @@ class Preset:
             own.pop("halve_epochs", None)
         return {**own, **chosen}
 
+    def options(self, model: str) -> dict[str, Any]:
+        """The options of a model of this name: its networks, and parts as large as in its paper."""
+        return {**self.network, **_PUBLISHED.get(model, {})}
 
+
+_PUBLISHED = {"factor-vae": {"discriminator": "published"}}
 _ADAM = {"optimiser": "adam"}
 
 

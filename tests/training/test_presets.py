@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import zscope as zs
 from zscope.cli import app
 from zscope.errors import ConfigError
+from zscope.experiments.training import with_defaults
 from zscope.presets import PRESETS
 from zscope.training.config import TrainConfig
 from zscope.training.loop import configure
@@ -126,6 +127,20 @@ def test_the_command_takes_networks_latents_and_split_from_the_preset(tmp_path):
     assert written["model"]["options"]["backbone"] == "structural"
     assert written["model"]["options"]["filters"] == 8
     assert written["data"]["split"]["fractions"] == [0.7, 0.1, 0.2]
+
+
+def test_with_a_preset_the_discriminator_is_the_published_one_unless_given():
+    def of(preset, **options):
+        given = with_defaults(preset, "factor-vae", options=options)
+        options = {**given.options, "backbone": "mlp", "kernels": None}
+        data = zs.data.from_arrays(PICTURES)
+        own = zs.models.recipe_for("factor-vae", data, latents=4, **options)["options"]
+        return own["discriminator"], own["discriminator_rate"]
+
+    assert of("locatello-2019") == ([1000] * 6, 1e-4)
+    assert of(None) == ([128] * 6, pytest.approx(1e-4 * 1000 / 128))
+    assert of("locatello-2019", discriminator=[64]) == ([64], 1e-4)
+    assert "discriminator" not in with_defaults("locatello-2019", "beta-vae").options
 
 
 def test_help_and_the_list_name_every_preset():

@@ -161,6 +161,7 @@ def train(
 
         given = with_defaults(
             preset,
+            model,
             latents=latents,
             options=settings(set_, "--set"),
             split=None if split is None else fractions(split),

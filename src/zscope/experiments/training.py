@@ -54,6 +54,7 @@ class Given(NamedTuple):
 
 def with_defaults(
     preset: str | None,
+    model: str,
     *,
     latents: int | None = None,
     options: dict[str, Any] | None = None,
@@ -72,7 +73,7 @@ def with_defaults(
     own_split = None if paper.split is None else list(paper.split)
     return Given(
         paper.latents if latents is None else latents,
-        {**paper.network, **options},
+        {**paper.options(model), **options},
         split or own_split,
         steps,
         epochs,

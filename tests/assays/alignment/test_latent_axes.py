@@ -1,6 +1,7 @@
 """Ranking and eigenfaces, cartesian or polar pairs, and the choice of β."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -120,6 +121,18 @@ def test_both_factors_in_one_coordinate_make_no_chart():
     codes[:, 1] += 0.1 * hue
     found = cartesian_or_polar(codes, np.stack([hue, height], 1))
     assert found.pairs[0].cartesian < 0.6
+
+
+def test_of_many_rows_and_pairs_of_latents_a_part_is_used_and_the_result_says_so(monkeypatch):
+    hue, height, random = factors_of(3000)
+    plain = np.stack([hue, height], 1) + random.uniform(-0.2, 0.2, (3000, 2))
+    found = cartesian_or_polar(plain, np.stack([hue, height], 1))
+    assert not any("drawn at random" in flag for flag in found.flags)
+    module = sys.modules[cartesian_or_polar.__module__]
+    monkeypatch.setattr(module, "MOST_NUMBERS", 1200)
+    some = cartesian_or_polar(plain, np.stack([hue, height], 1))
+    assert (some.samples, some.pairs[0].verdict) == (1200, "cartesian")
+    assert "Measured at 1,200 of 3,000 samples, drawn at random." in some.flags
 
 
 def test_a_chart_needs_two_latents_and_two_factors():

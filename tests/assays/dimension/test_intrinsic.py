@@ -152,7 +152,7 @@ def surface(samples: int) -> torch.Tensor:
 @pytest.mark.parametrize("method", ["mle", "twonn"])
 def test_the_dimension_of_20_000_samples_is_right_and_says_where_it_was_measured(method):
     result = intrinsic_dimension(surface(20_000), method=method)
-    assert (result.samples, result.among) == (10_000, 20_000)
+    assert (result.samples, result.all_samples) == (10_000, 20_000)
     assert result.dimension == pytest.approx(2, abs=0.05)
     assert result.flags[-1] == (
         "Measured at 10,000 of 20,000 samples, drawn at random; their neighbours are those among "
@@ -168,6 +168,8 @@ def test_half_of_the_samples_give_what_all_of_them_do(method):
     assert abs(half.dimension - whole.dimension) < 2 * half.standard_error
     assert half.standard_error == pytest.approx(2**0.5 * whole.standard_error, rel=0.05)
     assert not any(flag.startswith("Measured at") for flag in whole.flags)
+    assert dict(half.summary())["all samples"] == "6000"
+    assert "all samples" not in dict(whole.summary())
 
 
 def test_the_bias_is_that_of_all_samples_not_of_those_drawn():

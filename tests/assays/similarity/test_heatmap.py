@@ -188,7 +188,7 @@ def test_of_many_samples_some_are_drawn_and_the_result_says_so():
     some = similarity_heatmap({"x": x}, layers, samples=500)
     assert (whole.samples, whole.flags) == (3000, [])
     assert some.samples == 500
-    assert some.flags == ["Of 500 samples that were drawn at random from those given."]
+    assert some.flags == ["Compared on 500 of 3,000 samples, drawn at random."]
     assert some.matrix[0, 0] == pytest.approx(1, abs=1e-5)
     assert some.matrix[0, 1] == pytest.approx(0, abs=0.05)
     assert "drawn at random" in repr(some)

@@ -160,6 +160,7 @@ def cartesian_or_polar(
     most = max(FEWEST_ROWS, MOST_NUMBERS // math.comb(len(active), 2))
     if len(sample) > most:
         rows = np.random.default_rng(seed_from(generator)).permutation(len(sample))[:most]
+        flags.append(f"Measured at {most:,} of {len(sample):,} samples, drawn at random.")
         sample = sample.take(np.sort(rows))
     z = sample.codes - sample.codes.mean(0)
     spread = z.std(0)

@@ -73,7 +73,7 @@ class IntrinsicDimension(Scored):
     local: PerSample | None  # mle: the estimate at each sample; infinite where all T are equal
     curve: dict[int, float]  # mle: the value at each number of neighbours
     of: str = "codes"
-    among: int = 0  # all distinct samples
+    all_samples: int = 0  # distinct ones, including those at which it was not measured
 
     why_no_interval = "this method gives no standard error"
     why_no_chance = "it counts dimensions, and codes of pure noise fill all latents"
@@ -86,22 +86,26 @@ class IntrinsicDimension(Scored):
     def to_dict(self) -> dict[str, Any]:
         """Without the number of all samples, where these are all."""
         values = super().to_dict()
-        if self.among <= self.samples:
-            del values["among"]
+        if self.all_samples <= self.samples:
+            del values["all_samples"]
         return values
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Likewise."""
+        few = self.all_samples > self.samples
+        return [line for line in super().summary() if few or line[0] != "all samples"]
 
     @property
     def flags(self) -> list[str]:
         flags = []
         if self.method == "mle":
             reason = "neighbours of few samples are far, which biases it"
-            flags.append(size_flag(self.among or self.samples, reason))
-        if self.among > self.samples:
+            flags.append(size_flag(self.all_samples or self.samples, reason))
+        if self.all_samples > self.samples:
             alone = self.method not in ("mle", "twonn")
             rest = "the others were left out" if alone else "their neighbours are those among all"
-            flags.append(
-                f"Measured at {self.samples:,} of {self.among:,} samples, drawn at random; {rest}."
-            )
+            given = f"{self.samples:,} of {self.all_samples:,} samples"
+            flags.append(f"Measured at {given}, drawn at random; {rest}.")
         return flags
 
     @property
@@ -172,7 +176,7 @@ def intrinsic_dimension(
         result = _two_neighbours(near, discard, first_rank)
     else:
         result = _scikit_dimension(near, method)
-    result = replace(result, among=near.among)
+    result = replace(result, all_samples=near.among)
     return result if of == "codes" else replace(result, of=of)
 
 

@@ -142,7 +142,7 @@ def similarity_heatmap(
     groups: list[Layers] = [*ours, *([] if alone else theirs)]
     if control is not None:
         groups.append(control)
-    chosen = _draw(groups, samples, generator)
+    chosen, given = _draw(groups, samples, generator)
     prepared = [prepare_layers(group, chosen=chosen) for group in groups]
     _check(prepared)
     count = len(next(iter(prepared[0].values())))
@@ -176,12 +176,14 @@ def similarity_heatmap(
         samples=count,
         flags=[]
         if chosen is None
-        else [f"Of {count:,} samples that were drawn at random from those given."],
+        else [f"Compared on {count:,} of {given:,} samples, drawn at random."],
     )
 
 
-def _draw(groups: list[Layers], samples: int, generator: Generator | None) -> Tensor | None:
-    """Which rows to compare, if there are more than `samples`; None for all.
+def _draw(
+    groups: list[Layers], samples: int, generator: Generator | None
+) -> tuple[Tensor | None, int]:
+    """Which rows to compare, if there are more than `samples` (None: all), and of how many.
 
     Also where layers are prepared already: whoever did that has chosen the samples.
     """
@@ -189,13 +191,13 @@ def _draw(groups: list[Layers], samples: int, generator: Generator | None) -> Te
     sizes = set()
     for layer in (layer for group in groups for layer in group.values()):
         if isinstance(layer, Layer):
-            return None
+            return None, 0
         sizes |= {*as_tensor(layer, "similarity_heatmap").shape[:1]}
     if len(sizes) != 1 or max(sizes) <= samples:
-        return None
+        return None, 0
     source = fresh(generator)
     order = torch.randperm(max(sizes), generator=source, device=source.device)
-    return order[:samples].sort().values
+    return order[:samples].sort().values, max(sizes)
 
 
 def prepare_layers(

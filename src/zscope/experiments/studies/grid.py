@@ -109,7 +109,8 @@ def settings_of(run: Mapping[str, Any]) -> dict[str, Any]:
     if "preset" not in own:
         return own
     chosen = preset(own["preset"], "study")
-    more = {"latents": chosen.latents, "split": chosen.split, **chosen.network, **chosen.settings({
+    network = chosen.options(own.get("model", ""))
+    more = {"latents": chosen.latents, "split": chosen.split, **network, **chosen.settings({
         key: own[key] for key in ("steps", "epochs", "schedule", "halve_every") if key in own
     })}  # fmt: skip
     return {**own, **{key: _plain(value) for key, value in more.items()

@@ -254,6 +254,7 @@ class _Builder:
         options = {k.removeprefix("options."): v for k, v in fields.items() if k[:8] == "options."}
         given = with_defaults(
             fields.get("preset"),
+            fields["model"],
             latents=fields.get("latents"),
             options=options,
             split=fields.get("split"),
