@@ -276,3 +276,41 @@ def test_weights_that_are_not_trained_do_not_stop_an_ensemble():
     runs = zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=3)
     alone = zs.train(make(seed=1), rows, steps=3, seed=1)
     assert runs[0].history[-1]["loss"] == pytest.approx(alone.history[-1]["loss"], rel=1e-5)
+
+
+class Own(zs.Trainable):
+    latents = 1
+
+    def __init__(self, seed):
+        super().__init__()
+        start = torch.randn(3, 2, generator=torch.Generator().manual_seed(seed))
+        self.weight, self.calls = nn.Parameter(start), 0
+
+
+class Counting(Own):
+    def losses(self, x, generator=None):
+        self.calls += 1
+        return Losses(self.calls * (x @ self.weight).square().mean(), {})
+
+
+class Covariance(Own):
+    """Has an operation that cannot be recorded."""
+
+    def losses(self, x, generator=None):
+        return Losses((torch.cov((x @ self.weight).T) - torch.eye(2)).square().sum(), {})
+
+
+def test_a_model_that_counts_its_steps_is_refused():
+    with pytest.raises(InterfaceError, match=r"attribute calls at every call.*Take `step`"):
+        zs.train_ensemble(Counting, ROWS, seeds=[1, 2], steps=3)
+
+
+def test_losses_that_cannot_be_traced_train_as_they_are():
+    settings = {"steps": 5, "batch": 32, "rate": 1e-2}
+    configs = [TrainConfig(seed=seed, **settings) for seed in (1, 2)]
+    stack = Stack([Covariance(1), Covariance(2)], as_dataset(ROWS), configs, torch.device("cpu"))
+    assert stack.plain is None
+    runs = zs.train_ensemble(Covariance, ROWS, seeds=[1, 2], **settings)
+    for seed, run in zip((1, 2), runs, strict=True):
+        alone = zs.train(Covariance(seed), ROWS, seed=seed, **settings)
+        assert run.history[-1]["loss"] == pytest.approx(alone.history[-1]["loss"], rel=1e-5)

@@ -336,12 +336,12 @@ def traversal_panels(values: Any, errors: Any, *, names: Sequence[Any] | None = 
     ax.set_title("observed latent", fontsize=theme.NORMAL, loc="center", pad=14)
     ax.set_ylabel("moved latent", fontsize=theme.NORMAL)
     ends = f"{low:.2g} to {high:.2g}".replace("-", "−")
-    parts = (
+    sentences = (
         f"in each panel: error of the observed latent, before − after (from {ends}; line: 0)",
         "against the value of the moved latent (range at the right)",
     )
     letters = int((side * count + 1.3) * 125 / theme.NORMAL)
-    lines = [line for part in parts for line in wrap(part, letters)]
+    lines = [line for text in sentences for line in wrap(text, letters)]
     ax.set_xlabel("\n".join(lines), fontsize=theme.NORMAL)
     return theme.figure_of(ax)
 

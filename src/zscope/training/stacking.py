@@ -15,6 +15,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from zscope.autoencoder import Losses, Posterior, Trainable
 from zscope.data.dataset import Dataset
+from zscope.errors import InterfaceError
 from zscope.layout import Layout
 from zscope.randomness import Shapes, Tape, normal
 from zscope.seeds import seed_of
@@ -66,7 +67,9 @@ class Stack:
         # The largest rate: the others take a part of its steps, which cannot enlarge rounding.
         first, self.config = models[0], max(configs, key=lambda own: own.rate)
         self.feed = Feed(first, dataset, device)
-        self.noise = Noise(first, *self.feed.at(self.config, 0), [own.seed for own in configs])
+        batch = self.feed.at(self.config, 0)
+        self.noise = Noise(first, *batch, [own.seed for own in configs])
+        refuse_counting(first, *batch)
         parameters, self.buffers = stack_module_state([_Forward(model) for model in models])
         self.weights = {
             name.removeprefix("model."): _stored(stack) for name, stack in parameters.items()
@@ -207,7 +210,10 @@ class Stack:
             return [*gradients.values(), total, losses, *terms.values(), *posterior]
 
         weights = [stack.detach() for stack in self.weights.values()]  # which optimisers change
-        operations = trace(flat, [*weights, *_flatten(arguments)])
+        try:
+            operations = trace(flat, [*weights, *_flatten(arguments)])
+        except Exception:  # an operation that cannot be recorded; the losses have been computed
+            return None
 
         @torch.no_grad()
         def plain(*arguments: Any) -> tuple[Outputs, dict[str, Tensor]]:
@@ -259,6 +265,30 @@ def clip_each(parameters: list[Tensor], largest: float) -> None:
     for p, gradient in gradients.items():
         # Not in place: in a trace two weights may have the same tensor as their gradient.
         p.grad = gradient * factors.reshape(-1, *[1] * (p.ndim - 1))
+
+
+def refuse_counting(model: Trainable, x: Tensor, extras: dict[str, Any]) -> None:
+    """Refuse a model whose losses change when they are computed again, for it counts its steps."""
+    before = _plain_numbers(model)
+    with torch.no_grad():
+        model.losses(x, Shapes(), **extras)
+    now = _plain_numbers(model)
+    if changed := [key for key in now if repr(now[key]) != repr(before.get(key))]:
+        raise InterfaceError(
+            f"train_ensemble: the losses of the model change its attribute {changed[0]} at every "
+            f"call (from {before.get(changed[0])!r} to {now[changed[0]]!r}), which the members of "
+            "an ensemble would share. Take `step` as an argument of losses, or train one by one."
+        )
+
+
+def _plain_numbers(model: Trainable) -> dict[str, Any]:
+    """The numbers that modules have as plain attributes, such as a count of their calls."""
+    return {
+        f"{place}.{key}".strip("."): value
+        for place, module in model.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, int | float)
+    }
 
 
 def _gradients(outputs: Outputs, weights: dict[str, Tensor]) -> Sequence[Tensor | None]:
