@@ -147,7 +147,7 @@ def losses(case: str) -> dict[str, list[float]]:
     """The loss at the first steps, of both loops with our first weights, batches and noise."""
     import torch
 
-    from zscope.randomness import seed_of
+    from zscope.seeds import seed_of
     from zscope.training import TrainConfig
     from zscope.training.feeding import batch_rows
 

@@ -27,6 +27,7 @@ Kent, 2023: definition 6.3.1 and the detector of section 6.4.1.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ __all__ = [
 ]  # fmt: skip
 
 PerLatent = Float[Tensor, " latents"]
-CHUNK_ROWS = 1 << 16
+CHUNK = 1 << 16
+"""Numbers at once: of more, in double precision, each chunk waits for new pages of memory."""
 # The limits are inclusive, also for 0.1 in float32, which is slightly more than 0.1.
 ROUNDING = 1e-6
 
@@ -143,8 +145,9 @@ class VarianceMoments:
 
     def add(self, variances: Array) -> "VarianceMoments":
         """Add a batch of variances (samples x latents); returns itself."""
-        for start in range(0, max(1, len(variances)), CHUNK_ROWS):
-            self._add(_variance_rows(variances[start : start + CHUNK_ROWS]))
+        rows = max(1, CHUNK // max(1, prod(np.shape(variances[:1])[1:])))
+        for start in range(0, max(1, len(variances)), rows):
+            self._add(_variance_rows(variances[start : start + rows]))
         return self
 
     def _add(self, rows: Tensor) -> None:
