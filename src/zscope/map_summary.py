@@ -251,8 +251,16 @@ def _average_down(pictures: Tensor, layout: Layout) -> Tensor | None:
     larger = all(side >= length for side, length in zip(sides, layout.places, strict=False))
     if pictures.ndim != 2 + axes or not larger or axes > 3:
         return None
-    pools: Any = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
-    small: Tensor = pools[axes - 1](pictures, layout.places)
+    steps = [side // length for side, length in zip(sides, layout.places, strict=True)]
+    if all(
+        step * length == side
+        for side, step, length in zip(sides, steps, layout.places, strict=False)
+    ):
+        plain: Any = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)  # the same numbers, sooner
+        small: Tensor = plain[axes - 1](pictures, steps)
+    else:
+        pools: Any = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
+        small = pools[axes - 1](pictures, layout.places)
     return small.double()
 
 
