@@ -1,5 +1,7 @@
 """The record of a measured ratio, and the page that lists all of them."""
 
+import ast
+import importlib
 import json
 import math
 import re
@@ -197,3 +199,14 @@ def test_the_time_of_child_processes_counts():
         1, warm=False, clock=ratios.children,
     )  # fmt: skip
     assert seconds["child"][0] > 10 * seconds["nothing"][0]
+
+
+@pytest.mark.parametrize("script", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_benchmark_takes_from_zscope_exists(script):
+    """Most are imported where they are used, so that a script finds out after minutes."""
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "zscope":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
