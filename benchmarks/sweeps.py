@@ -1,6 +1,6 @@
 """What does a sweep cost, compared with the trainings alone?
 
-1. 100 runs of 50 steps of a tiny model by `zs.sweep` (2 jobs, each run trained alone) take at most
+1. 200 runs of 50 steps of a tiny model by `zs.sweep` (2 jobs, each run trained alone) take at most
    1.2 times as long as a bare loop over the same trainings in two processes. The bare loop: two new
    processes that import zscope once, load the data once and, for each model of their half, call
    `zs.models.build_for` and `zs.train(model, data, steps=50, ..., out=FOLDER)` on one thread. Both
@@ -13,7 +13,7 @@
 The first is a ratio of times by the clock, since processes of a sweep that wait for one another are
 a cost too; processor times are printed beside. The others are processor times.
 
-    python benchmarks/sweeps.py [--turns 3] [--runs 100]
+    python benchmarks/sweeps.py [--turns 3] [--runs 200]
 """
 
 import argparse
@@ -149,7 +149,7 @@ def ensembles(repeats: int) -> Ratio:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--loop", nargs=2, metavar=("SEEDS", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.loop:

@@ -14,7 +14,7 @@ The time of a step is the difference between a long and a short run, divided by 
 steps, so that starting and saving do not count: processor time of one thread. All of one case share
 a process in each turn, except for pythae.
 
-    python benchmarks/training.py [--turns 5] [--only one|together|factor-vae]
+    python benchmarks/training.py [--turns 3] [--only one|together|factor-vae]
 """
 
 import argparse
@@ -436,7 +436,7 @@ def factor_vae(turns: int) -> Any:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=3)
     parts = {"one": one_model, "together": together, "factor-vae": factor_vae}
     parser.add_argument("--only", choices=parts, help="a part of it, which is not written down")
     parser.add_argument("--worker", nargs="+", metavar="WORD", help=argparse.SUPPRESS)

@@ -12,7 +12,7 @@ training mode: with relaxed gates of a causal block, and with batch statistics i
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from numbers import Real
 from pathlib import Path
@@ -47,7 +47,8 @@ from zscope.types import Codes
 
 __all__ = [
     "Measure", "advance", "backward", "configure", "describe", "flush_denormals",
-    "make_optimisers", "pick_device", "run_loop", "train", "trainable", "watch_interrupts",
+    "make_optimisers", "pick_device", "run_loop", "train", "trainable", "trained_weights",
+    "watch_interrupts",
 ]  # fmt: skip
 
 # What to add to a row of the history, from the posterior variances of its batch: a column for
@@ -328,26 +329,38 @@ def make_optimisers(
 
     `weights` replace the model's own, under the same names.
     """
+    names = trained_weights(model)
     own = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    weights = dict(own) if weights is None else weights
     fused = all(p.device.type in ("cpu", "cuda") for p in own.values())
-    optimisers: dict[str, torch.optim.Optimizer] = {}
-    rest = dict(own)
+    stacks: Mapping[str, torch.Tensor] = own if weights is None else weights
+    kind = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
+    optimisers: dict[str, torch.optim.Optimizer] = {
+        "main": kind([stacks[name] for name in names["main"]], lr=config.rate, fused=fused)
+    }
+    for role, rival in model.rivals.items():
+        optimisers[role] = torch.optim.Adam(
+            [stacks[name] for name in names[role]], lr=rival.rate, betas=rival.betas, fused=fused
+        )
+    return optimisers
+
+
+def trained_weights(model: Trainable) -> dict[str, list[str]]:
+    """The names of the weights that each optimiser trains: the main one and those of rivals.
+
+    Refuses a model that has none.
+    """
+    own = {name: id(p) for name, p in model.named_parameters() if p.requires_grad}
+    names = {}
     for role, rival in model.rivals.items():
         parameters = {id(p) for p in rival.module.parameters()}
-        names = [name for name, p in own.items() if id(p) in parameters]
-        optimisers[role] = torch.optim.Adam(
-            [weights[name] for name in names], lr=rival.rate, betas=rival.betas, fused=fused
-        )
-        rest = {name: p for name, p in rest.items() if name not in names}
-    if not rest:
+        names[role] = [name for name, key in own.items() if key in parameters]
+    of_rivals = {name for each in names.values() for name in each}
+    if own.keys() <= of_rivals:
         raise InterfaceError(
             f"train: {type(model).__name__} has no parameters that can be trained. Are they all "
             "frozen (requires_grad=False)?"
         )
-    kind = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
-    main = kind([weights[name] for name in rest], lr=config.rate, fused=fused)
-    return {"main": main, **optimisers}
+    return {"main": [name for name in own if name not in of_rivals], **names}
 
 
 def backward(optimisers: dict[str, torch.optim.Optimizer], loss: torch.Tensor) -> None:

@@ -63,7 +63,7 @@ from zscope.training.config import TrainConfig
 from zscope.training.ensemble import can_train_together
 from zscope.training.feeding import Feed
 from zscope.training.freezing import frozen
-from zscope.training.loop import configure, make_optimisers, pick_device
+from zscope.training.loop import configure, pick_device, trained_weights
 
 __all__ = ["Entry", "Plan", "PlannedRun", "read_plan", "snapshots"]
 
@@ -338,7 +338,7 @@ class _Builder:
         Feed(model, units, device)
         check_first_batch(model, units, config, device)
         with frozen(model, config.freeze):
-            make_optimisers(model, config)  # refuses a model without trainable weights
+            trained_weights(model)  # refuses a model that has none
         weights = sum(parameter.numel() for parameter in model.parameters())
         convolutions = any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in model.modules())
         return weights <= SMALL and not convolutions and config.devices == 1
