@@ -147,34 +147,11 @@ def pythae_worker(file: Path) -> dict:
     import logging
 
     import torch
-    from pythae.models import VAE, VAEConfig
-    from pythae.models.base.base_utils import ModelOutput
-    from pythae.models.nn import BaseDecoder, BaseEncoder
-    from training import CASES, LATENTS
+    from training import pythae_model
 
     logging.disable(logging.CRITICAL)
     case = json.loads(file.read_text())
-    encoder, decoder = narrow_networks(case)
-
-    class Encoder(BaseEncoder):
-        def __init__(self):
-            BaseEncoder.__init__(self)
-            self.layers = encoder
-
-        def forward(self, x):
-            mean, log_variance = self.layers(x).chunk(2, 1)
-            return ModelOutput(embedding=mean, log_covariance=log_variance)
-
-    class Decoder(BaseDecoder):
-        def __init__(self):
-            BaseDecoder.__init__(self)
-            self.layers = decoder
-
-        def forward(self, z):
-            return ModelOutput(reconstruction=self.layers(z).sigmoid())
-
-    config = VAEConfig(input_dim=CASES[case], latent_dim=LATENTS, reconstruction_loss="bce")
-    model = VAE(config, encoder=Encoder(), decoder=Decoder()).eval()
+    model = pythae_model(case, *narrow_networks(case)).eval()
     batches = some_pictures(case).split(BATCH)
     with torch.no_grad():
         model.embed(batches[0]), model.reconstruct(batches[0])

@@ -188,12 +188,11 @@ def first_loss(case: str, file: str) -> float:
     return loss
 
 
-def pythae_model(case: str) -> Any:
+def pythae_model(case: str, encoder: Any, decoder: Any) -> Any:
+    """A VAE of pythae around given layers."""
     from pythae.models import VAE, VAEConfig
     from pythae.models.base.base_utils import ModelOutput
     from pythae.models.nn import BaseDecoder, BaseEncoder
-
-    encoder, decoder = networks(case)
 
     class Encoder(BaseEncoder):
         def __init__(self):
@@ -227,7 +226,7 @@ def pythae(case: str, steps: int) -> float:
     x = torch.from_numpy(pictures(CASES[case])).float().div_(255)[: steps * BATCH]
     with tempfile.TemporaryDirectory() as folder:
         trainer = BaseTrainer(
-            model=pythae_model(case),
+            model=pythae_model(case, *networks(case)),
             train_dataset=BaseDataset(x, torch.zeros(len(x))),
             training_config=BaseTrainerConfig(
                 output_dir=folder,
@@ -246,7 +245,7 @@ def pythae_loss(case: str, file: str) -> float:
     import torch
     from pythae.data.datasets import DatasetOutput
 
-    model = pythae_model(case)
+    model = pythae_model(case, *networks(case))
     own = [*model.encoder.parameters(), *model.decoder.parameters()]
     with torch.no_grad():
         for weights, other in zip(own, torch.load(file), strict=True):

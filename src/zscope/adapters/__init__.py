@@ -14,7 +14,6 @@ else is two callables: `zs.wrap(encoder, decoder)`.
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +23,18 @@ from torch import Tensor, nn
 
 from zscope import files
 from zscope.errors import InterfaceError, MissingExtra
+from zscope.lazy import load_attribute
 
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
 
 _HOMES = {
-    "from_diffusers": ".diffusers",
-    "from_onnx": ".onnx",
-    "from_pythae": ".pythae",
-    "from_scvi": ".scvi",
-    "from_sklearn": ".sklearn",
-    "scvi_cells": ".scvi",
+    "from_diffusers": "diffusers",
+    "from_onnx": "onnx",
+    "from_pythae": "pythae",
+    "from_scvi": "scvi",
+    "from_sklearn": "sklearn",
+    "scvi_cells": "scvi",
     "LatentMonitor": "zscope.experiments.lightning",  # it measures, which no adapter does
 }
 
@@ -43,11 +43,7 @@ __all__ += list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'zscope.adapters' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name], __name__), name)
-    globals()[name] = value
-    return value
+    return load_attribute(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -4,8 +4,9 @@ Functions are loaded when they are first used. None has the name of a module of 
 importing that module would hide the function behind it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from zscope.lazy import load_attribute
 
 if TYPE_CHECKING:
     from zscope.experiments.beta_choice import choice_of_beta
@@ -69,11 +70,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'zscope.experiments' has no attribute {name!r}")
-    value = getattr(import_module(f"zscope.experiments.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return load_attribute(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

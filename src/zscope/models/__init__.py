@@ -14,11 +14,11 @@ is loaded when it is first used: both need torch, and lists do not.
 
 from dataclasses import fields, replace
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from zscope.declared import declared
 from zscope.errors import ConfigError, did_you_mean
+from zscope.lazy import load_attribute
 from zscope.models.entry import About, Entry, Option
 from zscope.models.naming import Name, composed_names, parse, with_variables_of
 
@@ -114,12 +114,8 @@ def _about_composed(name: str, composed: Name) -> About:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'zscope.models' has no attribute {name!r}")
-    homes = {"Composed": "zscope.models.composed", "Losses": "zscope.autoencoder"}
-    value = getattr(import_module(homes.get(name, "zscope.models.building")), name)
-    globals()[name] = value
-    return value
+    homes = {"Composed": "composed", "Losses": "zscope.autoencoder"}
+    return load_attribute(__name__, name, {**dict.fromkeys(__all__, "building"), **homes})
 
 
 def __dir__() -> list[str]:

@@ -9,8 +9,9 @@ All share one theme (`zscope.plots.theme`), which applies only while they draw. 
 and matplotlib, are loaded when they are first used.
 """
 
-from importlib import import_module
 from typing import Any
+
+from zscope.lazy import load_attribute
 
 _HOMES = {
     "bars": "amounts",
@@ -65,11 +66,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'zscope.plots' has no attribute {name!r}")
-    value = getattr(import_module(f"zscope.plots.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return load_attribute(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -3,8 +3,9 @@
 Functions are loaded when they are first used: the settings of a run need no torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from zscope.lazy import load_attribute
 
 if TYPE_CHECKING:
     from zscope.training.config import TrainConfig, read_config
@@ -31,11 +32,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'zscope.training' has no attribute {name!r}")
-    value = getattr(import_module(f"zscope.training.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return load_attribute(__name__, name, _HOMES)
 
 
 def __dir__() -> list[str]:

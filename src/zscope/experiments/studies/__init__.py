@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zscope.declared import declared
 from zscope.errors import ConfigError, did_you_mean
+from zscope.lazy import load_attribute
 
 if TYPE_CHECKING:
     from zscope.experiments.studies.study import Study
@@ -117,8 +118,6 @@ def address(study: "Study") -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("prepare_study", "run_study"):
-        value = getattr(import_module("zscope.experiments.studies.execution"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'zscope.experiments.studies' has no attribute {name!r}")
+    return load_attribute(
+        __name__, name, dict.fromkeys(("prepare_study", "run_study"), "execution")
+    )
