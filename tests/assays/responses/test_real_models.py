@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import zscope as zs
+from zscope.autoencoder import evaluation
 
 
 class Burgess(zs.Autoencoder):
@@ -88,6 +89,48 @@ def vae(real_models, pictures):
 @pytest.fixture(scope="module")
 def btcvae(real_models, pictures):
     return recorded("btcvae", real_models, pictures)
+
+
+class InSequences(zs.Autoencoder):
+    """The same layers in sequences, which run faster: see zscope.inference."""
+
+    latents = 10
+
+    def __init__(self, model):
+        super().__init__()
+        down, up = model.encoder, model.decoder
+        first = [part for k in (1, 2, 3) for part in (down[f"conv{k}"], nn.ReLU())]
+        last = [part for k in (1, 2, 3) for part in (up[f"convT{k}"], nn.ReLU())][:-1]
+        rows = [part for k in (1, 2) for part in (down[f"lin{k}"], nn.ReLU())]
+        codes = [part for k in (1, 2, 3) for part in (up[f"lin{k}"], nn.ReLU())]
+        self.down = nn.Sequential(*first, nn.Flatten(), *rows, down["mu_logvar_gen"])
+        self.up = nn.Sequential(*codes, nn.Unflatten(1, (32, 4, 4)), *last, nn.Sigmoid())
+
+    def encode(self, x, auxiliary=None):
+        mean, log_variance = self.down(x).view(-1, 10, 2).unbind(-1)
+        return zs.Posterior(mean, (log_variance / 2).exp())
+
+    def decode(self, z):
+        return self.up(z)
+
+
+@pytest.mark.parametrize("name", ["vae", "btcvae"])
+def test_their_layers_in_sequences_give_the_same_responses(name, request, pictures):
+    theirs = request.getfixturevalue(name)
+    ours = zs.record(InSequences(theirs.autoencoder), pictures)
+    torch.testing.assert_close(ours.posterior.mean, theirs.posterior.mean, rtol=1e-5, atol=1e-5)
+    with evaluation(ours.autoencoder):
+        assert "forward" in vars(ours.autoencoder.up)  # the faster way is taken
+        decoded = ours.autoencoder.decode(theirs.codes[:300])
+    with torch.no_grad():
+        expected = theirs.autoencoder.decode(theirs.codes[:300])
+    torch.testing.assert_close(decoded, expected, rtol=1e-5, atol=1e-5)
+    found, plain = (
+        zs.assays.response_matrix(each.autoencoder, theirs.posterior, samples=100)
+        for each in (ours, theirs)
+    )
+    torch.testing.assert_close(found.relative, plain.relative, rtol=1e-5, atol=1e-5)
+    assert found.causal == plain.causal
 
 
 def test_every_latent_of_the_vae_answers(vae):
