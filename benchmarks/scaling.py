@@ -475,10 +475,12 @@ def show(cells: Cells, entries: list[Entry], axes: list[str]) -> None:
             text = f"{times[-1][1]:.2f} s at {times[-1][0]:,}" if times else "-"
             texts.append(text + slope(cells.fit(axis, entry.name)))
         passes = cells.costs("latents", entry.name, "passes")
-        last = f"{passes[-1][1]:,}{slope(cells.fit('latents', entry.name, 'passes'))}"
+        last = "-"
+        if passes:
+            last = f"{passes[-1][1]:,}{slope(cells.fit('latents', entry.name, 'passes'))}"
         most = max((mb for a in axes for _, mb in cells.costs(a, entry.name, "memory")), default=0)
         row = "".join(f"{text:>34}" for text in texts)
-        print(f"{entry.name:28}{row}{last if passes else '-':>26}{most:6.0f}")
+        print(f"{entry.name:28}{row}{last:>26}{most:6.0f}")
     for key, each in cells.cells.items():
         if "refused" in each:
             print(f"refused after {each['before']:.2f} s: {key}: {each['refused']}")

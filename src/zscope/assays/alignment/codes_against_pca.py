@@ -73,7 +73,7 @@ EQUAL = 0.01  # relative difference of eigenvalues, below which components are a
 DIRECT = 256  # matrices with fewer rows or columns are decomposed completely
 COPY_BYTES = 32 * 2**20
 """Of observations in double precision, of which several copies are made."""
-BLOCK_BYTES = 16 * 2**20
+BLOCK_BYTES = 4 * 2**20
 PerPoint = Float[Tensor, " points"]
 Canonical = Float[Tensor, " shared"]
 Rows = Float[Tensor, "samples features"]
@@ -369,7 +369,7 @@ def _scores_of_many(
     gram = torch.zeros(len(x), len(x), dtype=torch.float64)
     for block in x.split(max(1, BLOCK_BYTES // (8 * len(x))), 1):
         part = centre(block.double() / max(unit, 1e-300))
-        gram += part @ part.T
+        gram.addmm_(part, part.T)
     total = float(gram.trace())
     if not total > 0:
         raise _no_directions(len(x))
