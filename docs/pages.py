@@ -13,19 +13,17 @@ from typing import Any
 HERE = Path(__file__).parent
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages; mkdocs calls this with the files it has found."""
-    from mkdocs.structure.files import File
-
-    pages = {**assay_pages(), **model_pages(), **data_pages(), **decision_pages()}
-    pages["commands.md"] = commands_page()
-    pages["flavours.md"] = flavours_page()
-    pages["index.md"] = index_page()
-    for place, text in pages.items():
-        files.append(File.generated(config, place, content=text))
-    for name, image in figures().items():
-        files.append(File.generated(config, f"assays/{name}.png", content=image))
-    return files
+def generated_pages() -> dict[str, str]:
+    """Path -> text of every page that is written from the code."""
+    return {
+        **assay_pages(),
+        **model_pages(),
+        **data_pages(),
+        **decision_pages(),
+        "commands.md": commands_page(),
+        "flavours.md": flavours_page(),
+        "index.md": index_page(),
+    }
 
 
 def index_page() -> str:
