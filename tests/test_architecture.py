@@ -33,6 +33,7 @@ FOUNDATION = {
     "interrupts",
     "documents",
     "layout",
+    "site",
 }
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
@@ -58,6 +59,7 @@ ARROWS = {
     "scaling": {"errors"},
     "presets": {"errors"},
     "layout": {"errors"},
+    "site": set(),
     "inference": set(),
     "autoencoder": FOUNDATION,
     "determinism": MODEL,

@@ -63,6 +63,9 @@ class Entry:
     "place on request": only if it is named. `map_options` are defaults that differ for maps, and
     `map_passes` is their cost where that differs; `latents` in it are the units. `map_question` is
     what is asked of them, where that differs by more than the word channel.
+
+    `meaning` is one sentence in plain words on what the result says and how to read its value,
+    `figure` one on how to read its figure; reports and documentation show them.
     """
 
     question: str
@@ -81,6 +84,8 @@ class Entry:
     map_passes: int | str = ""
     map_question: str = ""
     title: str = ""  # the name as people write it: "MIG"
+    meaning: str = ""
+    figure: str = ""
     name: str = ""
     module: str = ""  # where the function is
 

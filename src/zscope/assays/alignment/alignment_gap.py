@@ -173,6 +173,14 @@ def _chance(spectra: Spectra) -> float:
 
 ENTRY = Entry(
     question="Do different latents change the output in orthogonal directions?",
+    meaning=(
+        "0 nats if different latents change the output in orthogonal directions; larger, the more "
+        "their effects overlap."
+    ),
+    figure=(
+        "The cosine between the effects of each pair of latents: pale off the diagonal means that "
+        "they change the output in different directions."
+    ),
     takes=("decoder", "recording"),
     needs=("two latents",),
     passes="samples * latents",

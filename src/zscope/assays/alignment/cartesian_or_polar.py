@@ -331,6 +331,14 @@ def pair_traversal(
 
 ENTRY = Entry(
     question="Do two latents encode two factors as x and y, or as angle and radius?",
+    meaning=(
+        "Whether two latents encode two factors as x and y or as angle and radius: the chart with "
+        "the higher score fits, and neither does if both are near 0."
+    ),
+    figure=(
+        "One cell for each pair of latents: blue pairs encode their factors along the axes, red "
+        "ones as angle and radius, pale ones neither way."
+    ),
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors", "two latents"),
     maps="pooled",

@@ -493,6 +493,14 @@ def _local_flags(local: Local, points: int) -> list[str]:
 
 ENTRY = Entry(
     question="Are the latents the principal components of the observations?",
+    meaning=(
+        "1 if the latents are the principal components of the data, one for one; compare with "
+        "chance, which is what randomly rotated axes in the right space would have."
+    ),
+    figure=(
+        "Correlation of each latent (row) with each principal component (column): a dark diagonal "
+        "means that the latents are principal components in their order."
+    ),
     takes=("observations", "recording"),
     needs=("two latents",),
     better="higher",

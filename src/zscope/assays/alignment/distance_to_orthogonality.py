@@ -271,6 +271,14 @@ def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Iterator[Sq
 
 ENTRY = Entry(
     question="Does the decoder stretch space along its latent axes?",
+    meaning=(
+        "0 if the directions that the decoder stretches most are the latent axes; compare it with "
+        "chance, the value of axes that are rotated at random."
+    ),
+    figure=(
+        "Which latent (row) each singular direction of the decoder (column) consists of: one dark "
+        "cell in each column means that the axes are aligned."
+    ),
     takes=("decoder", "recording"),
     needs=("two latents",),
     passes="samples * latents",

@@ -159,12 +159,28 @@ def nonlinear_eigenfaces(
 ENTRIES = {
     "latent-ranking": Entry(
         question="Which latents matter most, ranked like principal components?",
+        meaning=(
+            "Latents sorted by how precisely they are encoded: in a VAE this is the order of how "
+            "much of the data they explain, as of principal components."
+        ),
+        figure=(
+            "The mean variance of each latent, most important first: short bars are precise and "
+            "matter, bars at 1 carry nothing."
+        ),
         takes=("posterior",),
         needs=("variances",),
         maps="maps",
     ),
     "nonlinear-eigenfaces": Entry(
         question="What do the most important latents do to an average observation?",
+        meaning=(
+            "What the most important latents do to an average observation: the counterpart of the "
+            "principal components of pictures."
+        ),
+        figure=(
+            "One row for each latent: the average picture in the middle, and the latent moved to "
+            "both sides."
+        ),
         takes=("decoder", "posterior"),
         needs=("variances",),
         passes="3 * shown",

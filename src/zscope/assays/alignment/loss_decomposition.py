@@ -278,6 +278,14 @@ def _root(posterior: Posterior) -> Tensor:
 
 ENTRY = Entry(
     question="How much of the reconstruction error is caused by noise in the latents?",
+    meaning=(
+        "How the reconstruction error divides into what the mean code loses and what noise in the "
+        "latents adds."
+    ),
+    figure=(
+        "The parts of the squared error: the deterministic one is what an autoencoder without "
+        "noise would have."
+    ),
     takes=("decoder", "observations", "posterior=posterior"),
     needs=("variances",),
     passes="samples * (latents + draws)",

@@ -213,6 +213,14 @@ def _slope(x: Spectra, y: Spectra) -> float | None:
 
 ENTRY = Entry(
     question="Is the encoder's precision distributed over latents as theory says it should be?",
+    meaning=(
+        "An efficiency of 1 means that the encoder spends its precision on the latents where it "
+        "lowers the error most; below 1, some latents are too precise and others too vague."
+    ),
+    figure=(
+        "The variance of each active latent beside the best one for the same budget: lines that "
+        "coincide waste nothing."
+    ),
     takes=("decoder", "recording"),
     needs=("variances", "two latents"),
     passes="samples * latents",

@@ -361,6 +361,14 @@ def _decibels(error: Tensor, peak: float) -> Tensor:
 
 ENTRY = Entry(
     question="When a picture is flipped, turned or shifted, do its latents do the same?",
+    meaning=(
+        "1 if latents are flipped, turned and shifted just as the picture is, 0 if they are no "
+        "nearer to that than to another picture's latents."
+    ),
+    figure=(
+        "The encoder's error under each transformation, 0 for exact: grey ones lead out of the "
+        "data and do not count."
+    ),
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",

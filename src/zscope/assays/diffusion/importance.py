@@ -127,6 +127,11 @@ def unit_importance(
 
 ENTRY = Entry(
     question="What does the decoder lose without a channel?",
+    meaning=(
+        "How much of the explained variance is lost if a channel is replaced by its mean: 0 for a "
+        "channel that the decoder can do without."
+    ),
+    figure="One bar for each channel: the explained variance that goes with it.",
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",

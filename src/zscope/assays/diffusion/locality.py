@@ -216,6 +216,14 @@ def _distances(layout: Layout, coordinates: Tensor) -> Tensor:
 
 ENTRY = Entry(
     question="Does a change at one place of the latents stay there?",
+    meaning=(
+        "The share of a change at one place that is found at the same place after decoding and "
+        "encoding: 1 if it stays there."
+    ),
+    figure=(
+        "The share of the change within each distance of the place that was changed: a curve that "
+        "starts high is local."
+    ),
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",

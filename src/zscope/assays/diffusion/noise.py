@@ -196,6 +196,15 @@ def _crossing(distortion: list[float], limit: float) -> float | None:
 
 ENTRY = Entry(
     question="What noise on the latents does the decoder bear?",
+    meaning=(
+        "How much a picture changes when noise is added to its latents, for each unit of noise: 1 "
+        "for the identity, and higher for a decoder that amplifies the errors of a diffusion "
+        "model."
+    ),
+    figure=(
+        "The change of the decoded picture against the noise on its latents: a curve that stays "
+        "low is a robust decoder."
+    ),
     takes=("autoencoder", "maps"),
     needs=("layout",),
     maps="maps",

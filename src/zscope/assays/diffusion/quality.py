@@ -391,6 +391,14 @@ def _perceptual(
 
 ENTRY = Entry(
     question="How close are reconstructions to the pictures?",
+    meaning=(
+        "PSNR in decibels and SSIM up to 1: how close reconstructions are to the pictures, beside "
+        "what the mean picture would have."
+    ),
+    figure=(
+        "The quality of reconstructions beside that of the mean picture, which is what knowing "
+        "nothing gives."
+    ),
     takes=("decoder", "maps"),
     needs=("layout",),
     maps="maps",

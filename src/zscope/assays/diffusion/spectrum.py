@@ -417,6 +417,14 @@ def _errors(
 
 ENTRY = Entry(
     question="Are the latents as smooth in space as the pictures?",
+    meaning=(
+        "1 if the latents are as smooth in space as the pictures are; above 1 they have more fine "
+        "detail, which diffusion models find hard to learn."
+    ),
+    figure=(
+        "Energy against spatial frequency: latents that fall as the pictures do are as smooth as "
+        "these; a flat line at 1 is white noise."
+    ),
     takes=("maps",),
     needs=("layout",),
     maps="maps",

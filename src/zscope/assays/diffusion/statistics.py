@@ -327,6 +327,14 @@ def _declared(numbers: dict[str, Tensor], scaling: LatentScaling) -> tuple[float
 
 ENTRY = Entry(
     question="On which scale are the latents, channel by channel?",
+    meaning=(
+        "Mean and standard deviation of each channel, and the factor that scales latents to the "
+        "standard deviation of 1 that a diffusion model expects."
+    ),
+    figure=(
+        "The standard deviation of each channel: bars of very different height mean that one "
+        "scaling factor does not fit all."
+    ),
     takes=("maps",),
     needs=("layout",),
     maps="maps",

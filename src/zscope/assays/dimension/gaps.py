@@ -173,11 +173,19 @@ def _check(posterior: Posterior, who: str) -> None:
 ENTRIES = {
     "trace-gap": Entry(
         question="How much of the latent variance is noise?",
+        meaning=(
+            "The variance of the codes that is noise: it counts passive latents, each of which "
+            "adds 1."
+        ),
         takes=("relative",),
         needs=("variances",),
     ),
     "dimension-gap": Entry(
         question="How many more dimensions do samples have than means?",
+        meaning=(
+            "How many more dimensions samples have than means: above 0 if passive latents add "
+            "noise."
+        ),
         takes=("posterior",),
         needs=("variances",),
     ),

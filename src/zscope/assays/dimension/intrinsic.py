@@ -341,6 +341,14 @@ def _scikit_dimension(near: Neighbours, method: str) -> IntrinsicDimension:
 
 ENTRY = Entry(
     question="How many numbers would it take to describe where a code lies?",
+    meaning=(
+        "The number of dimensions in which the codes are spread locally, usually below the number "
+        "of latents; estimates above about ten are too low."
+    ),
+    figure=(
+        "The estimate against the number of neighbours it looks at: trust it where the curve is "
+        "flat."
+    ),
     takes=("codes", "observations=read_observations"),
     maps="flat",
 )

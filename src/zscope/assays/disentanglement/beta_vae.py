@@ -141,6 +141,14 @@ def _mean_differences(codes: np.ndarray, first: np.ndarray, second: np.ndarray) 
 
 ENTRY = Entry(
     question="Can a linear classifier tell which factor a set of pairs has in common?",
+    meaning=(
+        "How often a linear classifier tells from differences of codes which factor was fixed: 1 "
+        "for always; guessing gives about one over the number of factors."
+    ),
+    figure=(
+        "How much each latent (row) differs within pairs that share a factor (column): a pale cell "
+        "is a latent that the factor keeps still."
+    ),
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors",),
     better="higher",

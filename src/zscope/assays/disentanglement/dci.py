@@ -457,6 +457,15 @@ def _sklearn(
 
 ENTRY = Entry(
     question="Do latents and factors correspond one to one, and how well are factors predicted?",
+    meaning=(
+        "Disentanglement is 1 if each latent helps to predict one factor only, completeness is 1 "
+        "if each factor needs one latent only, informativeness is how well the factors are "
+        "predicted."
+    ),
+    figure=(
+        "How much each latent (row) contributes to predicting each factor (column): one dark cell "
+        "in a row is a disentangled latent."
+    ),
     takes=("codes", "factors", "variances=usage", "model_groups=model_groups"),
     needs=("two factors",),
     better="higher",

@@ -86,6 +86,14 @@ def _estimate(information: np.ndarray, possible: np.ndarray) -> Estimate:
 
 ENTRY = Entry(
     question="How much of the factors is encoded by latents that encode one factor each?",
+    meaning=(
+        "The share of the information in the factors that is encoded by latents for one factor "
+        "each: 1 for all of it."
+    ),
+    figure=(
+        "What each latent (row) tells about each factor (column): one dark cell in each row and "
+        "column is the best case."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="DCIMIG",

@@ -157,6 +157,11 @@ def mean_area(
 
 ENTRY = Entry(
     question="Can a linear classifier predict the factors from the codes?",
+    meaning=(
+        "1 if a linear classifier predicts every factor from the codes, 0 if it does no better "
+        "than guessing; it does not ask for one latent for each factor."
+    ),
+    figure="The share that each latent (row) has in predicting each factor (column).",
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     maps="pooled",

@@ -183,6 +183,14 @@ def _least_varying(
 
 ENTRY = Entry(
     question="If one factor is fixed, does the latent that varies least identify it?",
+    meaning=(
+        "How often the latent that varies least tells which factor was fixed: 1 for always; "
+        "guessing gives about one over the number of factors."
+    ),
+    figure=(
+        "Which latents (rows) are voted for when a factor (column) is fixed: one dark cell in each "
+        "row lets the latent identify its factor."
+    ),
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors",),
     better="higher",

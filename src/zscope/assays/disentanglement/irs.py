@@ -174,6 +174,14 @@ def _estimate(
 
 ENTRY = Entry(
     question="Does a latent stay fixed while its factor is fixed and everything else changes?",
+    meaning=(
+        "1 if a latent stays where it is while its factor is fixed and everything else changes; "
+        "compare it with chance, which is well above 0 for this score."
+    ),
+    figure=(
+        "How little each latent (row) moves while a factor (column) is fixed: a dark cell is a "
+        "latent that only this factor moves."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="IRS",

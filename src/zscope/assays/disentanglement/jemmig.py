@@ -99,6 +99,14 @@ def _plain(sample: Sample, _: np.random.Generator) -> Estimate:
 
 ENTRY = Entry(
     question="Is each factor encoded in one latent that encodes nothing else?",
+    meaning=(
+        "1 if each factor is encoded in one latent that encodes nothing else; 1/2 if a second "
+        "latent encodes it too."
+    ),
+    figure=(
+        "What each latent (row) tells about each factor (column): one dark cell in each row and "
+        "column is the best case."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="JEMMIG",

@@ -119,6 +119,14 @@ def correlations(first: np.ndarray, second: np.ndarray, *, ranks: bool) -> np.nd
 
 ENTRY = Entry(
     question="Can latents and factors be matched one to one so that each pair is correlated?",
+    meaning=(
+        "The mean correlation of factors and latents, matched one to one: 1 if every factor is "
+        "recovered up to scale and sign."
+    ),
+    figure=(
+        "The correlation of each latent (row) with each factor (column), without sign: one dark "
+        "cell in each column is a factor that was recovered."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="MCC",

@@ -97,6 +97,14 @@ def top_two(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 ENTRY = Entry(
     question="Is each factor encoded in one latent only?",
+    meaning=(
+        "1 if each factor is known from one latent and from no other; 0 if a second latent tells "
+        "as much about it, or none tells anything."
+    ),
+    figure=(
+        "What each latent (row) tells about each factor (column): one dark cell in a column is a "
+        "factor that a single latent encodes."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="MIG",

@@ -75,6 +75,14 @@ def _estimate(shares: np.ndarray) -> Estimate:
 
 ENTRY = Entry(
     question="Does each latent carry information about one factor only?",
+    meaning=(
+        "1 if each latent tells about one factor and nothing about the others; unlike MIG, it "
+        "allows several latents for one factor."
+    ),
+    figure=(
+        "What each latent (row) tells about each factor (column): one dark cell in a row is a "
+        "latent for one factor."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="MIG-sup",

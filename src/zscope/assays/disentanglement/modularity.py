@@ -162,6 +162,14 @@ def modularity_of_codes(information: np.ndarray) -> np.ndarray:
 
 ENTRY = Entry(
     question="Does each latent depend on a single factor?",
+    meaning=(
+        "1 if each latent is informative about one factor only, however much it tells about it; "
+        "read it together with explicitness."
+    ),
+    figure=(
+        "What each latent (row) tells about each factor (column): one dark cell in a row is a "
+        "latent for one factor."
+    ),
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors",),
     better="higher",

@@ -180,6 +180,14 @@ def nearest(
 
 ENTRY = Entry(
     question="How much better does one latent predict a factor than any other?",
+    meaning=(
+        "How much better one latent predicts a factor than any other does: 1 if it alone predicts "
+        "it perfectly, 0 if a second one is as good."
+    ),
+    figure=(
+        "How well each latent (row) alone predicts each factor (column): one dark cell in a column "
+        "is a factor that a single latent encodes."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     maps="pooled",

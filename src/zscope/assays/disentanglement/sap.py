@@ -187,6 +187,14 @@ def _squared_correlation(code: np.ndarray, values: np.ndarray) -> float:
 
 ENTRY = Entry(
     question="How much better does the best latent predict a factor than the second best?",
+    meaning=(
+        "How much better the best latent predicts a factor than the second best one: 0 if two "
+        "latents are equally good, or none is."
+    ),
+    figure=(
+        "How well each latent (row) alone predicts each factor (column): one dark cell in a column "
+        "is a factor that a single latent encodes."
+    ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="SAP",

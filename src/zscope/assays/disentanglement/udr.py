@@ -257,6 +257,13 @@ def _interval(
 
 ENTRY = Entry(
     question="Do models that differ only in their seed learn the same latents?",
+    meaning=(
+        "1 if models that differ only in their seed learn the same latents, which needs no "
+        "factors; entangled models each learn something else."
+    ),
+    figure=(
+        "The agreement of each pair of models: dark cells are pairs that learn the same latents."
+    ),
     takes=("codes",),
     compares=True,
     better="higher",

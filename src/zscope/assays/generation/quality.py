@@ -164,6 +164,14 @@ def traverse(codes: Codes, generator: Generator) -> Codes:
 
 ENTRY = Entry(
     question="How close to the data are reconstructions, samples and traversals?",
+    meaning=(
+        "The Fréchet distance between real and decoded observations, lower is better; the floor is "
+        "the distance of equally many other real observations."
+    ),
+    figure=(
+        "One bar for each way to make observations: reconstructions show what decoding loses; the "
+        "last bar is what other real data have."
+    ),
     takes=("autoencoder", "observations", "posterior=posterior"),
     passes="4 * samples",
     most=5_000,

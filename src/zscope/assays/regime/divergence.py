@@ -146,6 +146,11 @@ def divergence_of(kl: Codes) -> Divergence:
 
 ENTRY = Entry(
     question="How many nats does each latent carry about the input?",
+    meaning=(
+        "The KL of each latent, in nats: an upper bound on what it tells about the input, and 0 "
+        "for a latent that carries nothing."
+    ),
+    figure="One bar for each latent: the nats it spends; bars at 0 are collapsed latents.",
     takes=("relative_or_recording",),
     needs=("variances",),
     maps="maps",

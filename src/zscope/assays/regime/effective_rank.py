@@ -109,6 +109,14 @@ def matrix_rank(matrix: Matrix) -> float:
 
 ENTRY = Entry(
     question="Over how many directions is the variance of the codes spread?",
+    meaning=(
+        "Over how many directions the variance of the codes is spread: as many as there are "
+        "latents if all vary equally and independently, 1 if the codes lie on a line."
+    ),
+    figure=(
+        "The singular values of the codes, largest first: where the bars fall to 0, further "
+        "directions are unused."
+    ),
     takes=("codes", "together=together"),
     maps="places",
 )

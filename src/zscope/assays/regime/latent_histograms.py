@@ -275,6 +275,14 @@ def _distances(samples: np.ndarray) -> PerLatent:
 
 ENTRY = Entry(
     question="How are the means, variances and samples of each latent distributed?",
+    meaning=(
+        "How means, variances and samples of a latent are distributed tells its type: a used "
+        "latent has variances near 0, a passive one has them near 1 and all its means at 0."
+    ),
+    figure=(
+        "One row for each latent: its means, variances and samples; two heaps of variances, near 0 "
+        "and near 1, mark a latent that is used for some inputs only."
+    ),
     takes=("posterior", "prior=conditional_prior"),
     needs=("variances",),
     maps="places on request",

@@ -181,6 +181,11 @@ def off_diagonal_mean(matrix: Matrix) -> float:
 
 ENTRY = Entry(
     question="How much information do two latents share, on average?",
+    meaning=(
+        "What two latents tell about each other, in nats, averaged over all pairs: compare it with "
+        "the floor, which is what independent latents would seem to share."
+    ),
+    figure="The nats that each pair of latents shares: dark cells are latents that say the same.",
     takes=("codes", "together=together"),
     needs=("two latents",),
     maps="places",

@@ -213,6 +213,14 @@ def _correlation(both: Matrix) -> float:
 
 ENTRY = Entry(
     question="Does the decoder explain how precise the encoder is?",
+    meaning=(
+        "How well the decoder's derivatives explain the encoder's variances: a correlation of 1 "
+        "means that the encoder is as precise as the decoder makes it worthwhile."
+    ),
+    figure=(
+        "The encoder's variance of each latent beside what the decoder predicts for it: the two "
+        "lines agree in a model at its optimum."
+    ),
     takes=("decoder", "recording"),
     needs=("variances",),
     passes="samples * latents",

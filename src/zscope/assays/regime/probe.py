@@ -199,6 +199,14 @@ def _hits(
 
 ENTRY = Entry(
     question="What can a linear probe predict from the latents of each type?",
+    meaning=(
+        "The accuracy with which a linear classifier predicts the factors from the latents of each "
+        "type; chance is what guessing gives."
+    ),
+    figure=(
+        "One bar for each type of latents, from means and from samples: at the line a classifier "
+        "does no better than guessing."
+    ),
     takes=("posterior", "factors", "types=types"),
     needs=("variances",),
 )

@@ -267,6 +267,10 @@ def _likelihood(
 
 ENTRY = Entry(
     question="How many nats do the latents use, and how well do they reconstruct?",
+    meaning=(
+        "Rate is what the codes cost in nats, distortion what their reconstructions lose: their "
+        "sum is the negative ELBO, and β trades one for the other."
+    ),
     maps="flat on request",
     takes=("decoder", "observations", "posterior=posterior", "kl=conditional_kl"),
     needs=("variances",),

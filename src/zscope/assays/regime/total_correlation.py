@@ -162,6 +162,10 @@ def covariance_total_correlation(covariance: Matrix) -> float:
 
 ENTRY = Entry(
     question="How many nats would the latents share if they were Gaussian?",
+    meaning=(
+        "What all latents share, in nats, if they were Gaussian: 0 for uncorrelated latents; "
+        "compare it with the floor that samples of this number have by chance."
+    ),
     takes=("codes", "together=together"),
     needs=("two latents",),
     maps="places",

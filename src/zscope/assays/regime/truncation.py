@@ -128,6 +128,14 @@ def truncation(
 
 ENTRY = Entry(
     question="Which type of latent makes the means differ from the samples?",
+    meaning=(
+        "How correlated the latents of each type are, for means and for samples: passive latents "
+        "make the means look correlated while their samples are noise."
+    ),
+    figure=(
+        "Pairs of bars for means and samples, for all latents and for each type alone: where the "
+        "two differ, the type is to blame."
+    ),
     takes=("posterior", "types=types"),
     needs=("variances", "two latents"),
 )

@@ -327,6 +327,14 @@ def _indices(mask: Tensor) -> list[int]:
 
 ENTRY = Entry(
     question="Which latents are used, which are noise, and which are used only for some inputs?",
+    meaning=(
+        "Active latents are encoded precisely for every input, passive ones are noise that the "
+        "decoder ignores, and mixed ones are used only for some inputs."
+    ),
+    figure=(
+        "The mean posterior variance of each latent: near 0 it is used, at the line (1) it is as "
+        "wide as the prior and carries nothing; grey bars are passive."
+    ),
     takes=("variances_or_summary", "kl=conditional_kl"),
     needs=("variances",),
     maps="every place",

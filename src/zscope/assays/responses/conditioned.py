@@ -475,6 +475,14 @@ def _scores(matrix: Matrix, who: str) -> tuple[float, float]:
 
 ENTRY = Entry(
     question="Which latent carries which factor, as the decoder uses it?",
+    meaning=(
+        "CDS is 1 if each latent responds to one factor only, CCS is 1 if each factor is carried "
+        "by one latent only, as the decoder uses them."
+    ),
+    figure=(
+        "Rows are factors, columns are latents: a dark cell is a latent that responds when only "
+        "this factor varies, and one dark cell in each row and column is full disentanglement."
+    ),
     takes=("autoencoder", "data", "posterior=recording"),
     needs=("two factors",),
     passes="2 * factors * samples * (latents + 1)",

@@ -273,6 +273,15 @@ def _rates(autoencoder: Autoencoder, points: Codes, step: float) -> Tensor:
 
 ENTRY = Entry(
     question="Where do codes end up after repeated decoding and encoding?",
+    meaning=(
+        "Codes that are decoded and encoded again and again end at fixed points; few fixed points "
+        "mean that the model remembers a few pictures, many or a continuum that it keeps what it "
+        "is given."
+    ),
+    figure=(
+        "How far each further pass moves the codes, or for two latents their way: lines that fall "
+        "have reached a fixed point."
+    ),
     takes=("autoencoder", "some_codes"),
     passes="30 * steps + 4 * latents",
     maps="offsets",

@@ -256,6 +256,14 @@ def _differences(
 
 ENTRY = Entry(
     question="Which features does each latent move, and how far?",
+    meaning=(
+        "By how many standard deviations a feature rises when a latent goes from one standard "
+        "deviation below its mean to one above; ± marks features that move both ways."
+    ),
+    figure=(
+        "Rows are latents, columns are features: red features rise and blue ones fall with the "
+        "latent, pale ones do not depend on it."
+    ),
     takes=(
         "decoder",
         "recording",

@@ -256,6 +256,15 @@ def _cause_hybrids(
 
 ENTRY = Entry(
     question="What changes when one latent is taken from another sample?",
+    meaning=(
+        "Hybrids take one latent from another sample and all others from the base; what differs "
+        "between the two pictures is what that latent changes."
+    ),
+    figure=(
+        "Between the base and the other sample, each picture has one latent, or one row and one "
+        "column of latents, from another sample: pictures like the base are of latents without "
+        "effect."
+    ),
     takes=("decoder", "posterior"),
     passes="(latents + 1) * alternatives + 1",
     most=4_000,

@@ -162,6 +162,14 @@ def _rank_correlation(rows: Tensor) -> Matrix:
 
 ENTRY = Entry(
     question="Are the latents independent of each other?",
+    meaning=(
+        "0 if the latents are independent of each other; larger values (and a small p-value) mean "
+        "that a code with each latent from another sample is unlike any real code."
+    ),
+    figure=(
+        "The rank correlation of every pair of latents, without sign: dark cells are latents that "
+        "vary together."
+    ),
     takes=("recording",),
     maps="units",
     map_options={"samples": 512},

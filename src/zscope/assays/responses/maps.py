@@ -381,6 +381,14 @@ def _ranges(
 
 ENTRY = Entry(
     question="Where in a plane of latents are codes self-consistent and like data?",
+    meaning=(
+        "Where responses converge (negative divergence) codes are drawn together; where they "
+        "diverge there is a boundary, which a path between codes should not cross."
+    ),
+    figure=(
+        "Responses converge where the plane is blue and diverge where it is red, a boundary that a "
+        "path should not cross; dots are codes of data, hatched codes are unlike data."
+    ),
     takes=("autoencoder", "base", "plane", "codes=codes", "reference=hole_reference"),
     needs=("two latents",),
     passes="grid * grid + decode_grid * decode_grid + score_grid * score_grid + 2048",

@@ -317,6 +317,14 @@ def _response_edges(responses: ResponseMatrix) -> list[tuple[int, int, float]]:
 
 ENTRY = Entry(
     question="Which edges of the causal block are open, and which are needed?",
+    meaning=(
+        "How much worse the reconstruction becomes when an edge of the causal block is closed: an "
+        "edge is needed if that is clearly above 0."
+    ),
+    figure=(
+        "Rows are parents, columns are children: the probability that the edge between their "
+        "causes is open."
+    ),
     takes=("decoder", "codes", "observations", "responses=response_matrix"),
     needs=("causal block", "two latents"),
     passes="samples * (latents * (latents - 1) // 2 + 2)",

@@ -439,6 +439,15 @@ def _causal(
 
 ENTRY = Entry(
     question="Which latents matter, and which depend on which?",
+    meaning=(
+        "A latent whose own response is near 1 keeps a change that is made to it, one near 0 loses "
+        "it; other entries of its row say which latents change along with it."
+    ),
+    figure=(
+        "Rows are the latents that were changed, columns those that were observed: a dark diagonal "
+        "means that changes survive, a dark cell off it that the column's latent depends on the "
+        "row's."
+    ),
     takes=("autoencoder", "recording"),
     passes="samples * (latents + 1)",
     most=12_000,

@@ -216,6 +216,14 @@ def _unexplained(moves: Tensor, start: Tensor, end: Tensor) -> float:
 
 ENTRY = Entry(
     question="How far from linear is the decoder in each of its variables?",
+    meaning=(
+        "0 if the picture changes linearly with the variable along every exchange; larger, the "
+        "more the picture bends on the way."
+    ),
+    figure=(
+        "One bar for each variable of the decoder, first to last: higher bars bend the picture "
+        "more; variables without effect are grey."
+    ),
     takes=("decoder", "posterior"),
     passes="samples * (2 * latents + 1)",
     most=12_000,

@@ -153,6 +153,14 @@ def _largest_gap(diagonal: np.ndarray) -> tuple[tuple[float, float], bool]:
 
 ENTRY = Entry(
     question="Do the latents that carry a factor also respond when it varies?",
+    meaning=(
+        "The score is the rank agreement (-1 to 1) of two answers to which latent carries which "
+        "factor: one from the decoder's responses, one from the codes alone."
+    ),
+    figure=(
+        "The response matrix, the graph of dependent latents, responses by factor, and importance "
+        "by factor: the last two agree where the same cells are dark."
+    ),
     takes=("response_matrix", "conditioned_response_matrix", "dci"),
     needs=("two factors",),
     uses=(

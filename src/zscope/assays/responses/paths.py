@@ -505,6 +505,15 @@ def _default_temperature(squares: Tensor) -> float:
 
 ENTRY = Entry(
     question="Which path leads from one code to another without leaving the data manifold?",
+    meaning=(
+        "The path between two codes that stays near codes of data; its cost is compared with that "
+        "of the straight line, which may cross a hole."
+    ),
+    figure=(
+        "The path and the straight line in the plane of the latents, how far codes on both move "
+        "when decoded and encoded again, and the pictures along the way: a straight line through a "
+        "hole moves further and decodes to pictures unlike the data."
+    ),
     takes=("autoencoder", "start_code", "end_code", "codes=codes"),
     # To evaluate the path; the field also has to be measured on the graph and while relaxing.
     passes="1_450 + (cost == 'field') * (samples * (neighbours + 2) + 9_000)",

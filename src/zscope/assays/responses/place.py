@@ -199,6 +199,14 @@ def _columns(names: list[str], known: list[str], option: str) -> list[int]:
 
 ENTRY = Entry(
     question="In which of the ordered variables of a decoder is each factor?",
+    meaning=(
+        "Where in the order of the decoder's variables each factor is encoded, from 0 for the "
+        "first to the last; a factor spread over all of them lies in the middle."
+    ),
+    figure=(
+        "One bar for each factor: the mean place, among the decoder's variables, of the latents "
+        "that carry it."
+    ),
     takes=("dci", "codes", "factors", "model_groups=model_groups"),
     needs=("two factors", "two latents"),
     uses=("importance=dci",),

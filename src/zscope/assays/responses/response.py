@@ -138,6 +138,14 @@ def response(
 
 ENTRY = Entry(
     question="How does a code change when it is decoded and encoded again?",
+    meaning=(
+        "The response of a code is what comes back when it is decoded and encoded again; the "
+        "displacement between the two is 0 for a code that the model reproduces exactly."
+    ),
+    figure=(
+        "Each arrow goes from a code to its response, in the two latents that respond most: short "
+        "arrows are codes that the model reproduces."
+    ),
     takes=("autoencoder", "recording_or_codes"),
     passes="samples",
     maps="flat",

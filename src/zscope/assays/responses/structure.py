@@ -316,6 +316,14 @@ def _check(response: str, statistic: str, samples: int, permutations: int) -> No
 ENTRIES = {
     "structure-score": Entry(
         question="Do prior samples survive decoding and encoding?",
+        meaning=(
+            "Near 0, samples of the prior come back from decoding and encoding distributed as they "
+            "went in; a large value means that the model pulls them onto a smaller set of codes."
+        ),
+        figure=(
+            "Samples of the prior and their responses in the two latents whose spread differs "
+            "most: the clouds cover each other if the model has no holes."
+        ),
         map_question="Do hybrids of channels survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",
@@ -323,6 +331,14 @@ ENTRIES = {
     ),
     "causal-structure-score": Entry(
         question="Do the causal latents of prior samples survive decoding and encoding?",
+        meaning=(
+            "The structure score of the latents that the decoder uses, the others set to 0: near "
+            "0, their prior samples survive decoding and encoding."
+        ),
+        figure=(
+            "Samples of the prior and their responses in the two causal latents whose spread "
+            "differs most: the clouds cover each other if the model has no holes."
+        ),
         map_question="Do the causal channels of hybrids survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",

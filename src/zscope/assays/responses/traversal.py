@@ -198,6 +198,15 @@ def _off_diagonal(matrix: Matrix) -> float | None:
 
 ENTRY = Entry(
     question="Where along a traversal does the encoder fail to recover the code?",
+    meaning=(
+        "The mean error, in standard deviations, between the codes of a traversal and what the "
+        "encoder recovers: of the latent that is moved, and of those that should stay where they "
+        "are."
+    ),
+    figure=(
+        "One line for each sample as a latent is moved: at 0 the encoder recovers the code, a line "
+        "that rises with the traversal is a change that is lost."
+    ),
     takes=("autoencoder", "recording"),
     passes="samples * steps * latents",
     most=4_000,

@@ -109,6 +109,14 @@ def _principal(rows: Tensor, variance: float, who: str) -> Tensor:
 ENTRIES = {
     "svcca": Entry(
         question="Which directions of two representations vary together?",
+        meaning=(
+            "The mean correlation of the directions that two representations have in common: 1 if "
+            "one is a linear map of the other."
+        ),
+        figure=(
+            "The correlation of each pair of matched directions, best first: where bars fall, the "
+            "representations share no more."
+        ),
         takes=("codes", "codes"),
         compares=True,
         title="SVCCA",
@@ -116,6 +124,14 @@ ENTRIES = {
     ),
     "pwcca": Entry(
         question="Which directions vary together, weighted by the variance they explain?",
+        meaning=(
+            "The correlation of shared directions, weighted by how much of the first "
+            "representation they explain: 1 if all that matters is shared."
+        ),
+        figure=(
+            "The correlation of each pair of matched directions, best first: where bars fall, the "
+            "representations share no more."
+        ),
         takes=("codes", "codes"),
         compares=True,
         title="PWCCA",

@@ -275,6 +275,11 @@ class _Side:
 
 ENTRY = Entry(
     question="Do two representations arrange the same samples in the same way?",
+    meaning=(
+        "1 if two models arrange the same samples in the same way, up to rotation and scale; 0 if "
+        "their arrangements have nothing in common."
+    ),
+    figure="The similarity of each channel of one model with each channel of the other.",
     takes=("codes", "codes"),
     compares=True,
     title="CKA",

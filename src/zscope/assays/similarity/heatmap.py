@@ -363,6 +363,14 @@ def _gram_products(layers: list[Layer], n: int) -> Tensor:
 
 ENTRY = Entry(
     question="Which layers of two models, or of one model at two steps, are similar?",
+    meaning=(
+        "Which layers arrange the samples alike, between two models or two steps of one: 1 for the "
+        "same arrangement; compare with untrained layers."
+    ),
+    figure=(
+        "Rows are layers of the first model, columns of the second: a dark diagonal means that "
+        "both compute similar things layer by layer."
+    ),
     takes=("activations", "activations"),
     compares=True,
     maps="flat",

@@ -91,6 +91,10 @@ def _reduce(rows: Tensor) -> Tensor:
 
 ENTRY = Entry(
     question="How closely can one representation be rotated onto the other?",
+    meaning=(
+        "1 if one representation can be rotated and scaled onto the other exactly; unlike CKA, "
+        "small directions count too."
+    ),
     takes=("codes", "codes"),
     compares=True,
     maps="flat",
