@@ -79,40 +79,6 @@ def test_every_command_is_on_the_page_of_commands(pages):
     assert {"demo", "train", "assay", "report", "explore", "data fetch", "study run"} <= commands
 
 
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
-    import matplotlib.pyplot as plt
-
-    monkeypatch.chdir(tmp_path)
-    generator = torch.Generator().manual_seed(0)
-    basis = torch.linalg.qr(torch.randn(6, 3, generator=generator)).Q
-    factors = torch.randint(3, (300, 2), generator=generator)
-    names = {
-        "x": torch.randn(300, 6, generator=generator),
-        "my_encoder": lambda x: x @ basis,
-        "my_decoder": lambda z: z @ basis.T,
-        "codes": factors + 0.1 * torch.randn(300, 2, generator=generator),
-        "factors": factors,
-        "few": {"scale": 2, "orientation": 4, "position_x": 4, "position_y": 4},
-    }
-    text = (ROOT / "README.md").read_text()
-    for long, short in (
-        ("steps=20_000", "steps=10"),
-        ('"sprites", resolution=32', '"sprites", resolution=32, **few'),
-        ("zs.record(run.model, sprites)", "zs.record(run.model, sprites, samples=200)"),
-        ("resamples=200", "resamples=2"),
-        # All of them: tests/report/test_report.py.
-        ("zs.assay(autoencoder, x)", 'zs.assay(autoencoder, x, names=["responses", "holes"])'),
-    ):
-        assert long in text
-        text = text.replace(long, short)
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(block, names)
-    plt.close("all")
-    assert {"report.html", "report.json", "runs"} == {path.name for path in tmp_path.iterdir()}
-    assert names["report"].findings
-    assert not names["report"].failed
-
-
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
