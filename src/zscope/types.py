@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from zscope.errors import DataError, InterfaceError
+from zscope.errors import DataError, NoGradients
 
 __all__ = [
     "HALF",
@@ -70,7 +70,7 @@ def needs_gradients(tensor: Tensor) -> bool:
 def array_of(tensor: Tensor, who: str) -> np.ndarray:
     """The values of a tensor as an array, for libraries without gradients."""
     if needs_gradients(tensor):
-        raise InterfaceError(
+        raise NoGradients(
             f"{who}: an assay needs gradients, and this model is not written in torch. Assays that "
             "need gradients cannot be used with it; all others can."
         )

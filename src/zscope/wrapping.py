@@ -176,7 +176,7 @@ class Wrapped(Autoencoder):
         x = _unwrap(self._call("decoder", self.decoder, codes, None))
         return _as_tensor(x, "wrap: the output of the decoder")
 
-    def check(self, example: Tensor) -> None:
+    def check(self, example: Tensor | np.ndarray) -> None:
         """Encode and decode one batch now, so that errors are raised here."""
         example = _as_tensor(example, "wrap: example")
         with torch.no_grad():
@@ -299,7 +299,7 @@ def wrap(
     latents: int | None = None,
     prior: str | None = "auto",
     layout: LayoutOption = "auto",
-    example: Observations | None = None,
+    example: Observations | np.ndarray | None = None,
 ) -> Autoencoder:
     """Make an `Autoencoder` of any encoder and decoder.
 
