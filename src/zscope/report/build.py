@@ -40,8 +40,10 @@ from zscope.report.findings import Check, Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.maps import map_pictures
 from zscope.report.progress import Watch, show_progress
+from zscope.report.requirements import Requirement, Requirements, judge
 from zscope.report.rules import RULES
 from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines, long_rows
+from zscope.report.traces import Reconstructions, Traces, row_squares, traces_of
 from zscope.results import Result, frame_of, html_table, text_table
 
 if TYPE_CHECKING:
@@ -71,6 +73,9 @@ class Report:
     card: Card | None = None  # Ready for diffusion? None unless that was measured of latent maps
     channels: list[dict[str, Any]] = field(default_factory=list)  # of latent maps, a row each
     maps: dict[str, Any] | None = None  # pictures of them
+    explained_interval: tuple[float, float] | None = None  # 95 %, over observations
+    requirements: Requirements | None = None  # if there are any
+    traces: Traces | None = None  # of single rows, to compare models
 
     @property
     def results(self) -> dict[str, Result]:
@@ -93,6 +98,13 @@ class Report:
     def faults(self) -> dict[str, Failure]:
         """Those of `failed` that are not assays."""
         return {name: each for name, each in self.failed.items() if name not in CATALOGUE}
+
+    def require(self, *requirements: str | Requirement) -> Requirements:
+        """Whether the model meets requirements such as "mig > 0.3" and "passive <= 2".
+
+        The outcome is true if all have passed, so that it can be asserted in a test.
+        """
+        return judge(self, requirements)
 
     def __contains__(self, name: object) -> bool:
         return name in self.results or name in self.missing or name in self.failed
@@ -174,6 +186,7 @@ class Report:
             {
                 "format": 2,
                 "title": self.title,
+                **self._requirements(),
                 **({} if self.card is None else {"card": self.card.to_dict()}),
                 "findings": [finding.to_dict() for finding in self.findings],
                 "rules": [
@@ -198,6 +211,9 @@ class Report:
             }
         )
         return content
+
+    def _requirements(self) -> dict[str, Any]:
+        return {} if self.requirements is None else {"requirements": self.requirements.to_dict()}
 
     def _outcome(self, name: str) -> dict[str, Any]:
         if name in self.missing:
@@ -369,6 +385,7 @@ def build(
         return _report_of_maps(recording, measurements, name, about, brief=brief)
     table, explained, compared = describe_model(recording, measurements, brief=brief)
     facts = Facts(recording, measurements.results, table, explained)
+    traces = traces_of(recording)
     return Report(
         title=name,
         findings=findings(facts, RULES, measurements.failed),
@@ -377,6 +394,8 @@ def build(
         explained=explained,
         reconstructions=compared,
         about=about,
+        explained_interval=traces.explained_interval,
+        traces=traces,
     )
 
 
@@ -401,15 +420,16 @@ def _report_of_maps(
             base = base_pictures(model, recording, "reconstructions")
             check_size(base.decoded, base.observations, "reconstructions")
             x, decoded = (part.double() for part in (base.observations, base.decoded))
-            total = float((x - x.mean(0)).square().sum())
-            lost = float((x - decoded.reshape(x.shape)).square().sum())
-            explained = 1 - lost / total if total > 0 else None
+            pairs = Reconstructions.of(x, decoded.reshape(x.shape))
+            pairs.keep(recording)
+            explained = pairs.explained
         with isolate("pictures of channels", failed), suppress(ZscopeError):
             shown = [row["channel"] for row in channels]
             maps = None if brief else map_pictures(recording, results, shown)
     facts = Facts(recording, results, [], explained, channels)
     everything = findings(facts, RULES, failed)
     card = make_card(everything, measurements)
+    traces = traces_of(recording)
     return Report(
         title=name,
         findings=everything if card is None else _told(everything),
@@ -421,6 +441,8 @@ def _report_of_maps(
         card=card,
         channels=channels,
         maps=maps,
+        explained_interval=traces.explained_interval,
+        traces=traces,
     )
 
 
@@ -476,7 +498,7 @@ def reconstruct(
     count = min(COMPARED, len(recording))
     rows = np.linspace(0, len(recording) - 1, count).round().astype(int)
     few_rows = np.linspace(0, count - 1, min(8, count)).round().astype(int)
-    squares = moments = 0.0
+    errors, spreads = [], []
     everything = recording.data.batch(rows)
     parts = []
     centre = everything.double().mean(0)
@@ -491,14 +513,15 @@ def reconstruct(
             decoded = recording.autoencoder.decode(codes, *extra).float().cpu()
             check_size(decoded, x, "reconstructions")
             decoded = decoded.reshape(x.shape)  # a decoder may return rows
-            squares += float((x.double() - decoded.double()).square().sum())
-            moments += float((x.double() - centre).square().sum())
+            errors.append(row_squares(x.double() - decoded.double()))
+            spreads.append(row_squares(x.double() - centre))
             parts.append(decoded)
-    known = moments > 0 and math.isfinite(squares)
-    explained = 1 - squares / moments if known else None
+    examples = everything[few_rows], torch.cat(parts)[few_rows]
+    pairs = Reconstructions(np.concatenate(errors), np.concatenate(spreads), *examples)
+    pairs.keep(recording)
+    explained = pairs.explained
     if brief:
         return explained, None
-    examples = everything[few_rows], torch.cat(parts)[few_rows]
     original, decoded_few = (part.numpy().astype(float) for part in examples)
     few: dict[str, Any] = {"count": len(original)}
     if original.ndim == 4:
