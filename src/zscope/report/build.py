@@ -73,7 +73,6 @@ class Report:
     card: Card | None = None  # Ready for diffusion? None unless that was measured of latent maps
     channels: list[dict[str, Any]] = field(default_factory=list)  # of latent maps, a row each
     maps: dict[str, Any] | None = None  # pictures of them
-    explained_interval: tuple[float, float] | None = None  # 95 %, over observations
     requirements: Requirements | None = None  # if there are any
     traces: Traces | None = None  # of single rows, to compare models
 
@@ -98,6 +97,11 @@ class Report:
     def faults(self) -> dict[str, Failure]:
         """Those of `failed` that are not assays."""
         return {name: each for name, each in self.failed.items() if name not in CATALOGUE}
+
+    @property
+    def explained_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the explained variance, over observations."""
+        return None if self.traces is None else self.traces.explained_interval
 
     def require(self, *requirements: str | Requirement) -> Requirements:
         """Whether the model meets requirements such as "mig > 0.3" and "passive <= 2".
@@ -385,7 +389,6 @@ def build(
         return _report_of_maps(recording, measurements, name, about, brief=brief)
     table, explained, compared = describe_model(recording, measurements, brief=brief)
     facts = Facts(recording, measurements.results, table, explained)
-    traces = traces_of(recording)
     return Report(
         title=name,
         findings=findings(facts, RULES, measurements.failed),
@@ -394,8 +397,7 @@ def build(
         explained=explained,
         reconstructions=compared,
         about=about,
-        explained_interval=traces.explained_interval,
-        traces=traces,
+        traces=traces_of(recording),
     )
 
 
@@ -429,7 +431,6 @@ def _report_of_maps(
     facts = Facts(recording, results, [], explained, channels)
     everything = findings(facts, RULES, failed)
     card = make_card(everything, measurements)
-    traces = traces_of(recording)
     return Report(
         title=name,
         findings=everything if card is None else _told(everything),
@@ -441,8 +442,7 @@ def _report_of_maps(
         card=card,
         channels=channels,
         maps=maps,
-        explained_interval=traces.explained_interval,
-        traces=traces,
+        traces=traces_of(recording),
     )
 
 
