@@ -31,6 +31,7 @@ _HOMES = {
     "runs": "zscope.collection",
     "Report": "zscope.report.build",
     "assay": "zscope.report.build",
+    "code_table": "zscope.report.codes",
     "prune": "zscope.derived",
     "rotate_latents": "zscope.derived",
     "compare": "zscope.experiments",
@@ -115,5 +116,6 @@ if TYPE_CHECKING:
     from zscope.monitor import Monitor
     from zscope.recording import Recording, record
     from zscope.report.build import Report, assay
+    from zscope.report.codes import code_table
     from zscope.store import Run
     from zscope.wrapping import wrap

@@ -216,6 +216,7 @@ def data_for(
 
 def config_of(target: str) -> dict[str, Any] | None:
     """How a run was trained; None for other targets."""
-    from zscope import store
+    from zscope import hub, store
 
-    return store.open_run(target).config if store.is_run(target) else None
+    path = hub.local_path(target)
+    return store.open_run(path).config if store.is_run(path) else None

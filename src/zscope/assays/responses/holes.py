@@ -196,6 +196,13 @@ class HoleReference:
         columns = len(self.used) + len(self.ignored)
         return columns if self.layout is None else self.layout.latents
 
+    def displacements(self, codes: Codes, answers: Codes) -> tuple[Tensor, Tensor, Tensor]:
+        """How far codes move to their responses: the distance, its ratio to the median of posterior
+        samples, and whether that is a hole."""
+        displacement = _distance(answers - codes, self.used, self.unit, self.layout)
+        ratio = displacement / max(float(self.reference.median()), self.floor)
+        return displacement, ratio, displacement > max(self.limit, self.floor)
+
     def score(
         self,
         codes: Codes,
@@ -218,19 +225,17 @@ class HoleReference:
                 decoded = decode(self.autoencoder, codes)
             data_distance = None if decoded is None else self.likeness.data_distance(decoded)
         observations = self.likeness.observations
-        displacement = _distance(answers - codes, self.used, self.unit, self.layout)
+        displacement, ratio, in_hole = self.displacements(codes, answers)
         below = torch.searchsorted(self.reference, displacement, side="left")
-        limit = max(self.limit, self.floor)
-        in_hole = displacement > limit
         known = self.likeness.codes
         result = HoleScore(
             score=float(in_hole.double().mean()),
             displacement=displacement,
-            ratio=displacement / max(float(self.reference.median()), self.floor),
+            ratio=ratio,
             percentile=100 * below.double() / len(self.reference),
             holes=in_hole.nonzero().flatten().tolist(),
             reference=self.reference,
-            limit=limit,
+            limit=max(self.limit, self.floor),
             ignored=self.ignored,
             source=source,
             code_distance=self.likeness.code_distance(codes),
