@@ -1,7 +1,6 @@
 """Requirements: judged by intervals, and what was not measured never passes."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,7 +15,7 @@ from zscope.report.build import Report
 from zscope.report.findings import Finding
 from zscope.report.junit import junit
 from zscope.report.requirements import Outcome, Requirements, parse, with_resamples
-from zscope.report.traces import Reconstructions
+from zscope.report.traces import RowErrors, Traces
 from zscope.results import Scored
 
 
@@ -96,9 +95,11 @@ def test_parts_of_a_result_and_counts_of_sets():
 def test_counts_of_the_report():
     rows = [{"latent": j, "used": j < 3} for j in range(5)]
     findings = [Finding("a", "b", level="problem"), Finding("a", "b", level="note")]
-    traces = SimpleNamespace(explained_interval=(0.85, 0.95))
+    errors = np.tile([0.05, 0.15], 500)
+    pairs = RowErrors(errors, np.ones(1000), torch.zeros(1, 2), torch.zeros(1, 2))
+    traces = Traces(None, torch.zeros(50, 5), None, None, pairs)
     known = report(latents=rows, findings=findings, explained=0.9, traces=traces)
-    texts = ("used == 3", "latents == 5", "problems == 1", "notes < 2", "explained variance > 84 %")
+    texts = ("used == 3", "latents == 5", "problems == 1", "notes < 2", "explained variance > 89 %")
     outcomes = known.require(*texts)
     assert outcomes, outcomes
     assert [each.value for each in outcomes] == [3, 5, 1, 1, 0.9]
@@ -215,7 +216,7 @@ def test_the_interval_of_explained_variance_is_that_of_rows_of_known_spread():
     n = 1000
     x = torch.sign(torch.randn(n, 40, generator=torch.Generator().manual_seed(0)))
     scale = torch.where(torch.arange(n) % 2 == 0, 0.1, 0.3).sqrt()
-    pairs = Reconstructions.of(x, x * (1 - scale[:, None]))
+    pairs = RowErrors.of(x, x * (1 - scale[:, None]))
     assert pairs.explained == pytest.approx(0.8, abs=0.005)
     low, high = pairs.interval
     assert (high - low) / 2 == pytest.approx(1.96 * 0.1 / n**0.5, rel=0.2)

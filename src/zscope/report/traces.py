@@ -8,15 +8,15 @@ from torch import Tensor
 from zscope.assays.halves import FEWEST, Interval, half_width, halves
 from zscope.recording import Recording
 
-__all__ = ["Reconstructions", "Traces", "row_squares", "traces_of"]
+__all__ = ["RowErrors", "Traces", "traces_of"]
 
 SOME = 64
 """Observations that tell whether two models have seen the same."""
-KEY = "reconstructions"
+KEY = "row errors"
 
 
 @dataclass(frozen=True, eq=False)
-class Reconstructions:
+class RowErrors:
     """How well some observations are reconstructed, one by one, and a few of them to look at."""
 
     errors: np.ndarray  # |x - decoded|^2 of each
@@ -25,11 +25,12 @@ class Reconstructions:
     decoded: Tensor
 
     @classmethod
-    def of(cls, observations: Tensor, decoded: Tensor, few: int = 8) -> "Reconstructions":
-        """From observations and what is decoded of them."""
-        errors, spreads = observations - decoded, observations - observations.mean(0)
-        first = observations[:few], decoded[:few]
-        return cls(row_squares(errors), row_squares(spreads), *first)
+    def of(cls, observations: Tensor, decoded: Tensor, few: int = 8) -> "RowErrors":
+        """From observations and what is decoded of them; a few are kept, evenly spaced."""
+        x, made = observations.double(), decoded.double()
+        rows = np.linspace(0, len(x) - 1, min(few, len(x))).round().astype(int)
+        squares = row_squares(x - made), row_squares(x - x.mean(0))
+        return cls(*squares, observations[rows], decoded[rows])
 
     @property
     def explained(self) -> float | None:
@@ -67,7 +68,7 @@ class Traces:
     codes: Tensor
     factors: np.ndarray | None
     some: np.ndarray | None  # the first observations, in original units
-    reconstructions: Reconstructions | None
+    reconstructions: RowErrors | None
 
     @property
     def explained_interval(self) -> Interval | None:
