@@ -82,7 +82,8 @@ ARROWS = {
     "recording": MODEL | {"data", "determinism", "map_summary", "usage", "sampling"},
     # Views of latents with channels and places are models made of another model.
     "assays": MODEL | {"sampling", "derived", "map_summary", "usage", "recording"},
-    "monitor": MODEL | {"loading", "recording", "assays"},  # it takes any model that loads
+    "monitor": MODEL
+    | {"data", "loading", "usage", "recording", "assays"},  # it takes any model that loads
     "collection": FOUNDATION | {"store"},
     "tables": FOUNDATION | {"collection"},
     "experiments": LIBRARY | MANY,
