@@ -24,6 +24,7 @@ _HOMES = {
     "load": "zscope.loading",
     "Recording": "zscope.recording",
     "record": "zscope.recording",
+    "Monitor": "zscope.monitor",
     "Dataset": "zscope.data.dataset",
     "Run": "zscope.store",
     "Runs": "zscope.collection",
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from zscope.explorer import explore
     from zscope.layout import Layout
     from zscope.loading import load
+    from zscope.monitor import Monitor
     from zscope.recording import Recording, record
     from zscope.report.build import Report, assay
     from zscope.report.codes import code_table
