@@ -10,8 +10,7 @@ TORCH ?= $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 # refuses files with others.
 INSTALL := pip install --quiet --no-deps --only-binary :all:
 
-.PHONY: demo test test-slow test-adapters test-adapters-torch test-adapters-scvi \
-	test-adapters-jax test-floors check format bench docs lock audit clean
+.PHONY: demo test test-slow test-adapters test-floors check format bench docs lock audit clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
@@ -97,6 +96,11 @@ $(DEVELOP): $(READY) requirements-develop.lock
 	KERAS_BACKEND=jax $(@D)/bin/python -W ignore -c "import $(LIBRARIES)"
 	touch $@
 
+.PHONY: test-adapters-torch test-adapters-scvi test-adapters-jax clean-apart
+clean: clean-apart
+clean-apart:
+	rm -rf .venv-scvi .venv-jax
+
 # Write the lock files anew, keeping the versions that they have: those that install on Python
 # 3.11.2 (Debian 12) and later, on every platform. Newer versions: make lock UPGRADE=--upgrade
 LOCK = .venv-tools/bin/uv pip compile --quiet --universal --python-version 3.11.2 \
@@ -129,4 +133,4 @@ audit: .venv-tools/ready
 	touch $@
 
 clean:
-	rm -rf .bench .venv .venv-floors .venv-adapters .venv-scvi .venv-jax .venv-tools site dist build runs
+	rm -rf .bench .venv .venv-floors .venv-adapters .venv-tools site dist build runs
