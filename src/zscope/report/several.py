@@ -339,8 +339,8 @@ def compare_reports(
 ) -> SideBySide:
     """Put reports of several models on the same rows side by side.
 
-    `names` are those of the models, by default the ends of the titles of the reports. Differences have
-    intervals where the reports have: make them with `resamples=20` or more.
+    `names` are those of the models, by default the ends of the titles of the reports. Differences
+    have intervals where the reports have: make them with `resamples=20` or more.
     """
     if len(reports) < 2:
         raise ConfigError(
