@@ -7,7 +7,7 @@ last.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from zscope.assays import CATALOGUE
@@ -43,6 +43,7 @@ class Finding:
     table: Table = ()
     rule: str = ""
     checked: str = ""  # what the rule checks, with its threshold
+    assays: tuple[str, ...] = ()  # those whose results the rule looked at
 
     def __str__(self) -> str:
         return f"{self.text}: {self.action}" if self.action else f"{self.text}."
@@ -68,9 +69,13 @@ class Facts:
     latents: Sequence[Mapping[str, Any]]  # rows of `latent_table`
     explained: float | None = None  # share of the data's variance that reconstructions explain
     channels: Sequence[Mapping[str, Any]] = ()  # rows of `channel_table`, of latents that are maps
+    asked: dict[str, None] = field(default_factory=dict)  # results that were looked at, in order
 
     def get(self, name: str) -> Any:
-        return self.results.get(name)
+        result = self.results.get(name)
+        if result is not None:
+            self.asked[name] = None
+        return result
 
     @property
     def rows(self) -> list[Mapping[str, Any]]:
@@ -118,10 +123,10 @@ class Rule:
         """The findings; none where the collapse of the model explains what is seen."""
         if not self.applies(facts.layout) or (facts.collapsed and not self.of_collapsed):
             return []
-        return [
-            replace(finding, rule=self.name, checked=self.sentence)
-            for finding in self.find(facts, self.threshold)
-        ]
+        facts = replace(facts, asked={})
+        yielded = list(self.find(facts, self.threshold))
+        about = {"rule": self.name, "checked": self.sentence, "assays": tuple(facts.asked)}
+        return [replace(finding, **about) for finding in yielded]
 
 
 def findings(facts: Facts, rules: Iterable[Rule], failed: dict[str, Failure]) -> list[Finding]:
