@@ -22,7 +22,7 @@ MEANING = {"problem": "problem", "note": "worth knowing", "healthy": "healthy"}
 
 __all__ = [
     "LEVELS", "MEANING", "Check", "Facts", "Finding", "Level", "Rule", "Table", "and_list",
-    "count_word", "findings", "index_list", "latents_text", "percent", "table", "title",
+    "count_word", "findings", "index_list", "latents_text", "measures", "percent", "table", "title",
 ]  # fmt: skip
 
 
@@ -48,6 +48,11 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.text}: {self.action}" if self.action else f"{self.text}."
 
+    @property
+    def numbers(self) -> Table:
+        """The numbers behind it as a small table, or none."""
+        return self.table
+
     def to_dict(self) -> dict[str, Any]:
         return {"sentence": str(self), **asdict(self)}
 
@@ -58,6 +63,15 @@ class Check(Finding):
 
     value: float | None = None
     interval: tuple[float, float] | None = None  # 95 %, over pictures
+
+    @property
+    def numbers(self) -> Table:
+        """Its table; without one, its own number with the interval."""
+        if self.table or self.value is None:
+            return self.table
+        ends = "" if self.interval is None else " to ".join(f"{end:.3g}" for end in self.interval)
+        columns = ("checked", "value", "95 % interval")[: 3 if ends else 2]
+        return table(columns, [(self.rule, f"{self.value:.3g}", ends)[: len(columns)]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +196,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
         more = f"and {len(lines) - MOST_ROWS + 1} more"
         lines = [*lines[: MOST_ROWS - 1], (more, *[""] * (len(columns) - 1))]
     return tuple(columns), *lines
+
+
+def measures(*rows: tuple[str, Any, str, str]) -> Table:
+    """A table of numbers: name, value, what is expected and of how many, as far as any is given."""
+    columns = ("", "value", "expected", "of")
+    known = [k for k, name in enumerate(columns) if not name or any(row[k] != "" for row in rows)]
+    return table([columns[k] for k in known], [[row[k] for k in known] for row in rows])
 
 
 def percent(share: float) -> str:
