@@ -38,7 +38,7 @@ FOUNDATION = {
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
     *("determinism", "wrapping", "derived", "sampling", "theory"),
-    *("data", "models", "store", "kept", "adapters", "loading", "training"),
+    *("data", "models", "store", "kept", "adapters", "hub", "loading", "training"),
     *("map_summary", "usage", "recording", "assays", "monitor"),
 }
 MANY = {"collection", "tables"}
@@ -73,14 +73,16 @@ ARROWS = {
     "kept": MODEL | {"store"},
     # Some models need the batch of each observation: their adapter makes the Dataset too.
     "adapters": MODEL | {"wrapping", "data", "models", "store"},
-    "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
+    "hub": FOUNDATION,
+    "loading": MODEL | {"wrapping", "data", "models", "store", "adapters", "hub"},
     "training": MODEL | {"models", "data", "store"},
     "map_summary": MODEL,
     "usage": MODEL | {"map_summary"},
     "recording": MODEL | {"data", "determinism", "map_summary", "usage", "sampling"},
     # Views of latents with channels and places are models made of another model.
     "assays": MODEL | {"sampling", "derived", "map_summary", "usage", "recording"},
-    "monitor": MODEL | {"loading", "recording", "assays"},  # it takes any model that loads
+    "monitor": MODEL
+    | {"data", "loading", "usage", "recording", "assays"},  # it takes any model that loads
     "collection": FOUNDATION | {"store"},
     "tables": FOUNDATION | {"collection"},
     "experiments": LIBRARY | MANY,

@@ -115,6 +115,12 @@ class Run:
         cells = [self.name, self.status, str(self.step), place]
         return html_table([["run", "status", "step", "path"], cells], left=2)
 
+    def plot(self) -> Any:
+        """The history as curves: types of latents, rate and distortion; a matplotlib figure."""
+        from zscope.plots import training_curves
+
+        return training_curves(self.history, title=self.name)
+
     def save(self) -> None:
         """Write run.json; does nothing for a run in memory."""
         if self.path is not None:
