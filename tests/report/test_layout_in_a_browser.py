@@ -153,6 +153,14 @@ def test_cards_use_the_whole_width(tab, saved):
         assert max(end for start, end in rows if start == top) == pytest.approx(right, abs=2)
 
 
+def test_findings_have_their_numbers_beside_them(tab, saved):
+    visit(tab, saved, 1400)
+    for finding in tab.locator(".finding.problem, .finding.note").all():
+        words, table = finding.locator(".words").bounding_box(), finding.locator("table")
+        assert table.bounding_box()["x"] >= words["x"] + words["width"]
+        assert table.locator("td").count() >= 1
+
+
 def brightness(tab, selector):
     pixels = Image.open(io.BytesIO(tab.locator(selector).screenshot())).convert("L")
     return np.asarray(pixels, float)

@@ -116,6 +116,21 @@ def test_the_page_loads_nothing_and_is_small(whole):
     assert len(text.encode()) < LIMIT
 
 
+def test_a_run_shows_the_curves_of_its_training(tmp_path):
+    data = from_arrays(vectors(64))
+    model = zs.models.build("vae", shape=(4,), latents=2, seed=0, backbone="mlp", hidden=(8,))
+    run = zs.train(model, data, steps=3, log_every=1, out=tmp_path / "run", progress=False)
+    report = zs.assay(tmp_path / "run", data, names=["effective-rank"])
+    assert [row["step"] for row in report.history] == [row["step"] for row in run.history]
+    text = report.save(tmp_path / "report.html").read_text()
+    curves = unpacked(re.search(r'id="training".*?</figure>', text, re.S).group(0))
+    for panel in ("latents", "rate: KL (nats)", "distortion (nats)"):
+        assert panel in curves
+    assert json.loads((tmp_path / "report.json").read_text())["history"][0]["step"] == 0
+    alone = zs.assay(run.model, data, names=["effective-rank"])
+    assert 'id="training"' not in alone.save(tmp_path / "alone.html").read_text()
+
+
 def test_links_lead_somewhere_and_no_two_places_share_a_name(whole):
     page = Page(whole[1])
     assert len(set(page.ids)) == len(page.ids)

@@ -139,8 +139,10 @@ class Rule:
             return []
         facts = replace(facts, asked={})
         yielded = list(self.find(facts, self.threshold))
-        about = {"rule": self.name, "checked": self.sentence, "assays": tuple(facts.asked)}
-        return [replace(finding, **about) for finding in yielded]
+        return [
+            replace(each, rule=self.name, checked=self.sentence, assays=tuple(facts.asked))
+            for each in yielded
+        ]
 
 
 def findings(facts: Facts, rules: Iterable[Rule], failed: dict[str, Failure]) -> list[Finding]:

@@ -6,14 +6,14 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from zscope.assays import CATALOGUE, Entry
 from zscope.assays.run import Failure, Progress, isolate
-from zscope.errors import MissingExtra, Undefined, ZscopeError
+from zscope.errors import ConfigError, MissingExtra, Undefined, ZscopeError
 from zscope.report import pictures
 from zscope.report.build import Report
 from zscope.report.findings import MEANING
@@ -75,6 +75,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
     strips = [row["traversal"]["picture"] for row in report.latents if "traversal" in row]
     room = ROOM - sum(map(len, strips)) - len(str(report.maps or ""))
     with few_to_collect():
+        curves = training(report)
         for done, entry in enumerate(entries):
             if progress is not None:
                 progress(Progress(f"drawing {entry.name}", done, len(entries), None))
@@ -96,6 +97,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
         meaning=MEANING,
         notes={reason: k for k, reason in enumerate(dict.fromkeys(reasons), 1)},
         most=MOST,
+        curves=curves,
         anchors={item["name"] for group in groups.values() for item in group["items"]},
         missing=[each for group in groups.values() for each in group["items"] if each["missing"]],
         rules=[rule for rule in RULES if rule.applies(layout)],
@@ -115,6 +117,16 @@ def page(report: Report, progress: Watch | None = None) -> str:
         flat=flatten(report.about),
         style=(TEMPLATES / "report.css").read_text("utf-8"),
     )
+
+
+def training(report: Report) -> pictures.Drawing | None:
+    """Curves of types, rate and distortion over the training of a run, if it has a history."""
+    from zscope.plots import training_curves
+
+    with isolate("curves over training", report.failed), suppress(ConfigError):
+        if len(report.history) > 1:
+            return pictures.figure(training_curves(report.history), "training")
+    return None
 
 
 @contextmanager
