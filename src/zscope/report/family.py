@@ -266,7 +266,7 @@ def _draw(title: str, drawings: Drawings, room: int) -> dict[str, Any]:
     reasons: dict[str, None] = {}
     for caption, draw in drawings.items():
         try:
-            figures.append((pictures.figure(draw(), f"{title}-{caption}"), caption))
+            figures.append((pictures.draw(draw(), f"{title}-{caption}"), caption))
         except ZscopeError as error:
             reasons[f"{caption}: {error}" if caption else str(error)] = None
     return {"title": title, "figures": figures, "undrawn": " ".join(reasons)}

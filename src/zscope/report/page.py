@@ -125,7 +125,7 @@ def training(report: Report) -> pictures.Drawing | None:
 
     with isolate("curves over training", report.failed), suppress(ConfigError):
         if len(report.history) > 1:
-            return pictures.figure(training_curves(report.history), "training")
+            return pictures.draw(training_curves(report.history), "training")
     return None
 
 
@@ -220,7 +220,7 @@ def figures(result: Result, name: str, room: int, failed: dict[str, Failure]) ->
         title = f"{name}{': ' + kind if kind else ''}"
         with isolate(f"figure of {title}", failed):
             try:
-                drawings.append((pictures.figure(draw(), f"{name}-{method}"), title))
+                drawings.append((pictures.draw(draw(), f"{name}-{method}"), title))
             except Undefined:  # it has no figure
                 continue
             except ZscopeError as error:
