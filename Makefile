@@ -89,7 +89,7 @@ LOCK = .venv-tools/bin/uv pip compile --quiet --universal --python-version 3.11.
 	--custom-compile-command "make lock" $(UPGRADE)
 
 # What every user gets: all extras but `cluster`, which only those with a cluster need.
-EXTRAS := $(foreach extra,files boost explore dimension frames,--extra $(extra))
+EXTRAS := $(foreach extra,files boost explore dimension frames hub,--extra $(extra))
 
 lock: .venv-tools/ready
 	$(LOCK) pyproject.toml $(EXTRAS) -o requirements.lock

@@ -15,7 +15,7 @@ ROOT = Path(zscope.__file__).parent
 
 # What each home may import of zscope, besides itself: every folder and module has a line.
 # Imports inside functions count too, except in `plot` methods, where a result asks a figure
-# of itself.
+# of itself, and where a run publishes itself with a report.
 FOUNDATION = {
     "types",
     "errors",
@@ -38,10 +38,11 @@ FOUNDATION = {
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
     *("determinism", "wrapping", "derived", "sampling", "theory"),
-    *("data", "models", "store", "kept", "adapters", "loading", "training"),
+    *("data", "models", "store", "kept", "adapters", "hub", "loading", "training"),
     *("map_summary", "usage", "recording", "assays", "monitor"),
 }
 MANY = {"collection", "tables"}
+PRESENTING = ("plot", "_plot", "save_for_hub", "push_to_hub")
 ARROWS = {
     "__init__": set(),
     "types": {"errors"},
@@ -73,14 +74,16 @@ ARROWS = {
     "kept": MODEL | {"store"},
     # Some models need the batch of each observation: their adapter makes the Dataset too.
     "adapters": MODEL | {"wrapping", "data", "models", "store"},
-    "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
+    "hub": FOUNDATION,
+    "loading": MODEL | {"wrapping", "data", "models", "store", "adapters", "hub"},
     "training": MODEL | {"models", "data", "store"},
     "map_summary": MODEL,
     "usage": MODEL | {"map_summary"},
     "recording": MODEL | {"data", "determinism", "map_summary", "usage", "sampling"},
     # Views of latents with channels and places are models made of another model.
     "assays": MODEL | {"sampling", "derived", "map_summary", "usage", "recording"},
-    "monitor": MODEL | {"loading", "recording", "assays"},  # it takes any model that loads
+    "monitor": MODEL
+    | {"data", "loading", "usage", "recording", "assays"},  # it takes any model that loads
     "collection": FOUNDATION | {"store"},
     "tables": FOUNDATION | {"collection"},
     "experiments": LIBRARY | MANY,
@@ -108,7 +111,7 @@ def imports(file: Path) -> set[str]:
     drawing = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(("plot", "_plot"))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(PRESENTING)
     ]
     typing_only = [
         node

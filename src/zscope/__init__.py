@@ -24,12 +24,14 @@ _HOMES = {
     "load": "zscope.loading",
     "Recording": "zscope.recording",
     "record": "zscope.recording",
+    "Monitor": "zscope.monitor",
     "Dataset": "zscope.data.dataset",
     "Run": "zscope.store",
     "Runs": "zscope.collection",
     "runs": "zscope.collection",
     "Report": "zscope.report.build",
     "assay": "zscope.report.build",
+    "code_table": "zscope.report.codes",
     "prune": "zscope.derived",
     "rotate_latents": "zscope.derived",
     "compare": "zscope.experiments",
@@ -111,7 +113,9 @@ if TYPE_CHECKING:
     from zscope.explorer import explore
     from zscope.layout import Layout
     from zscope.loading import load
+    from zscope.monitor import Monitor
     from zscope.recording import Recording, record
     from zscope.report.build import Report, assay
+    from zscope.report.codes import code_table
     from zscope.store import Run
     from zscope.wrapping import wrap

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from zscope import adapters, store
+from zscope import adapters, hub, store
 from zscope import data as datasets
 from zscope.adapters.weights import load_weights
 from zscope.autoencoder import Autoencoder
@@ -37,6 +37,8 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
       with encode and decode (or encoder and decoder), a pair (encoder, decoder), or a class
       or function that returns one of these when called without arguments;
     - "encoder.onnx,decoder.onnx", or a folder saved by pythae or diffusers;
+    - "hf:org/name[@revision][/subfolder]": a run of zscope, or a model of diffusers or pythae, in
+      the cache of the Hugging Face hub or downloaded from it; safetensors only, no code;
     - any of these objects themselves, or one of a library in `zs.adapters`: a fitted
       scikit-learn transformer, a model of diffusers, pythae or scvi-tools.
 
@@ -52,12 +54,14 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
         if text.endswith(".onnx"):
             _refuse_weights(owner, weights)
             return from_onnx_files(text)
+        if hub.is_address(text):
+            _refuse_weights(owner, weights)
+            return from_hub(text)
         if os.path.isdir(text) or ":" not in text:
             _refuse_weights(owner, weights)
             _refuse_codes(owner, Path(text))
             _refuse_checkpoints(owner, Path(text))
-            adapted = None if store.is_run(text) else adapters.recognise_folder(Path(text))
-            return from_run(Path(text)) if adapted is None else adapted
+            return from_folder(hub.local_path(text))
         target = import_object(text)
     if isinstance(target, store.Run):
         _refuse_weights(owner, weights)
@@ -88,7 +92,7 @@ def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
     if isinstance(target, store.Run):
         recipe, name = target.config.get("data"), target.name
     if isinstance(target, str | Path):
-        folder, name = Path(target), str(target)
+        folder, name = hub.local_path(target), str(target)
         folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
         if os.path.lexists(folder / "run.json"):  # also one that is a folder or leads nowhere
             recipe = store.open_run(folder).config.get("data")
@@ -105,7 +109,7 @@ def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
 
 def table_options(target: Any, file: str) -> dict[str, Any]:
     """The options with which a run on a table also reads another table."""
-    own = Path(target) if isinstance(target, str | Path) else None
+    own = hub.local_path(target) if isinstance(target, str | Path) else None
     if own is None or Path(file).suffix.lower() not in (".csv", ".tsv", ".parquet"):
         return {}
     own = own.parent.parent if own.suffix == ".safetensors" else own
@@ -145,6 +149,32 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     tensors, _ = store.read_tensors(file)
     store.fill(model, tensors, file)
     return model.eval()
+
+
+def from_folder(folder: Path) -> Autoencoder:
+    """A run, or a model that another library has saved."""
+    adapted = None if store.is_run(folder) else adapters.recognise_folder(folder)
+    if adapted is not None:
+        return adapted
+    try:
+        return from_run(folder)
+    except RunError as error:
+        if advice := hub.hint(folder):
+            raise RunError(f"{error}{advice}") from None
+        raise
+
+
+def from_hub(text: str) -> Autoencoder:
+    """A model on the Hugging Face hub: of zscope, diffusers or pythae."""
+    folder = hub.local_path(text)
+    model = from_run(folder) if store.is_run(folder) else adapters.recognise_folder(folder)
+    if model is None:
+        raise InterfaceError(
+            f"load: {text}: its config.json does not say which class of diffusers it is "
+            "(_class_name, _diffusers_version), so zscope cannot build it. If it is a module of "
+            f"your own: zs.load('package.module:name', weights=FILE) with the file in {folder}"
+        )
+    return model
 
 
 def from_onnx_files(text: str) -> Autoencoder:

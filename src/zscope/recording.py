@@ -332,8 +332,13 @@ def base_count(recording: Recording) -> int:
     """How many pictures assays of maps start from: fewer for more channels; 0 for vectors."""
     if recording.layout is None:
         return 0
-    count = min(max(1024 // recording.layout.channels, 16), 128)
+    count = most_pictures(recording.layout)
     return min(len(recording), max(8, count // 4) if recording.quick else count)
+
+
+def most_pictures(layout: Layout) -> int:
+    """How many pictures assays of maps start from, where as many were recorded."""
+    return min(max(1024 // layout.channels, 16), 128)
 
 
 def weights_hash(model: Autoencoder) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small_hub import keep
 
 import zscope as zs
 from zscope.adapters import from_diffusers
@@ -49,6 +50,25 @@ def test_a_saved_folder_is_read_from_disk(vae, tmp_path):
     assert torch.allclose(zs.load(tmp_path).encode(X).mean, zs.load(vae).encode(X).mean)
     (tmp_path / "diffusion_pytorch_model.safetensors").write_bytes(b"")
     with pytest.raises(InterfaceError, match="could not be read"):
+        zs.load(tmp_path)
+
+
+def test_the_autoencoder_of_a_pipeline_on_the_hub(vae, tmp_path, monkeypatch):
+    vae.save_pretrained(tmp_path / "pipeline" / "vae")
+    (tmp_path / "pipeline" / "model_index.json").write_text("{}")
+    (tmp_path / "pipeline" / "vae" / "diffusion_pytorch_model.bin").write_bytes(b"a pickle")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    keep(tmp_path / "cache", "org/pipeline", tmp_path / "pipeline")
+    for target in ("hf:org/pipeline", "hf:org/pipeline/vae", "org/pipeline"):
+        assert torch.allclose(zs.load(target).encode(X).mean, zs.load(vae).encode(X).mean)
+
+
+def test_a_class_of_diffusers_that_is_no_model_is_refused(vae, tmp_path):
+    vae.save_pretrained(tmp_path)
+    settings = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(settings.replace("AutoencoderKL", "DiffusionPipeline"))
+    with pytest.raises(InterfaceError, match="DiffusionPipeline is not a model of diffusers"):
         zs.load(tmp_path)
 
 

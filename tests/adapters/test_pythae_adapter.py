@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small_hub import keep
 
 import zscope as zs
 from zscope.errors import InterfaceError
@@ -51,6 +52,22 @@ def test_a_saved_folder_is_loaded_without_running_code(tmp_path):
     theirs.save(str(tmp_path))
     model = zs.load(str(tmp_path))
     assert torch.equal(model.encode(X).mean, zs.load(theirs).encode(X).mean)
+
+
+def test_a_model_on_the_hub_has_weights_as_safetensors(tmp_path, monkeypatch):
+    from safetensors.torch import save_file
+
+    vae = build("VAE")
+    vae.save(str(tmp_path / "saved"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    keep(tmp_path / "cache", "org/pickled", tmp_path / "saved")
+    with pytest.raises(InterfaceError, match=r"can run code when it is opened \(model.pt\)"):
+        zs.load("hf:org/pickled")
+    save_file(vae.state_dict(), tmp_path / "saved" / "model.safetensors")
+    (tmp_path / "saved" / "model.pt").write_bytes(b"another model")
+    keep(tmp_path / "cache", "org/safe", tmp_path / "saved")
+    assert torch.equal(zs.load("hf:org/safe").encode(X).mean, zs.load(vae).encode(X).mean)
 
 
 def test_a_folder_with_pickled_networks_is_refused(tmp_path):

@@ -9,7 +9,7 @@ from worlds import World, identity
 
 import zscope as zs
 from zscope.data.dataset import from_arrays
-from zscope.report.build import reconstruct
+from zscope.report.build import compare_reconstructions
 from zscope.report.findings import Facts, findings
 from zscope.report.latents import latent_table
 from zscope.report.rules import RULES
@@ -60,7 +60,7 @@ def test_a_model_whose_codes_depend_on_the_batch_is_not_a_function():
 def test_reconstructions_are_judged_by_the_variance_they_explain(decoder, level, words):
     model = World(decoder, lambda x: x, 4)
     recording = zs.record(model, normal())
-    share, _ = reconstruct(recording)
+    share, _ = compare_reconstructions(recording)
     found = only(BY_NAME["reconstruction"](Facts(recording, {}, [], share)))
     assert found.level == level
     assert words in found.text.replace("26 %", "25 %").replace("24 %", "25 %")
@@ -71,7 +71,7 @@ def test_reconstructions_are_judged_over_all_of_data_that_are_sorted():
     x = normal(4000, 3)
     x[2000:] += 100
     model = World(lambda z: torch.where(z > 50, 0.0, z), lambda x: x, 3)
-    share, examples = reconstruct(zs.record(model, from_arrays(x)))
+    share, examples = compare_reconstructions(zs.record(model, from_arrays(x)))
     assert share < 0
     assert any(max(row) > 50 for row in examples["original"])
 

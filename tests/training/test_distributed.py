@@ -18,7 +18,18 @@ def build(name="ae", seed=0):
     return zs.models.build(name, shape=(4,), latents=2, hidden=(8,), seed=seed)
 
 
-def test_two_processes_make_the_updates_of_one_also_of_a_causal_block_of_one_unit():
+class Append:
+    """Writes the steps to a file, from whatever process."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __call__(self, values, step):
+        with self.file.open("a") as file:
+            file.write(f"{step}\n")
+
+
+def test_two_processes_make_the_updates_of_one_also_of_a_causal_block_of_one_unit(tmp_path):
     """A deterministic model sees no noise, so that only the order of additions differs.
 
     A causal block of one unit has no weights, for whose gradients the processes would wait.
@@ -29,7 +40,10 @@ def test_two_processes_make_the_updates_of_one_also_of_a_causal_block_of_one_uni
         model = zs.models.build("xae", shape=(4,), latents=1, hidden=(8,), seed=0)
         return zs.train(model, ROWS, **settings, **more)
 
-    one, two = train(), train(devices=2)
+    one, two = train(), train(devices=2, log=Append(tmp_path / "rows.txt"))
+    # Only the first of them logs.
+    steps = [int(line) for line in (tmp_path / "rows.txt").read_text().split()]
+    assert steps == [row["step"] for row in one.history]
     assert two.finished
     assert [row["step"] for row in two.history] == [row["step"] for row in one.history]
     losses = [[row["loss"] for row in run.history] for run in (one, two)]

@@ -81,8 +81,11 @@ def _read(folder: Path) -> Any:
     try:
         name = json.loads((folder / "config.json").read_bytes())["_class_name"]
         kind = getattr(diffusers, name)
+        if diffusers.ModelMixin not in getattr(kind, "__mro__", ()):
+            raise TypeError(f"{name} is not a model of diffusers")
         for file in folder.iterdir():
-            files.require_regular(file, "from_diffusers", InterfaceError)
+            if not file.is_dir():  # a repository may have other models below this one
+                files.require_regular(file, "from_diffusers", InterfaceError)
         check_size("from_diffusers", lambda: kind.from_config(kind.load_config(str(folder))))
         with torch.random.fork_rng(devices=[]):
             return kind.from_pretrained(

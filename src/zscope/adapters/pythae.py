@@ -81,7 +81,8 @@ def _read(folder: Path) -> nn.Module:
             f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). Was the folder "
             "written by model.save(folder)?"
         ) from error
-    load_weights(model, folder / "model.pt")
+    safe = folder / "model.safetensors"  # on the hub
+    load_weights(model, safe if safe.is_file() else folder / "model.pt")
     return model.eval()
 
 

@@ -15,6 +15,7 @@ from zscope.cli import (
     dynamics,
     ending,
     explore,
+    export,
     extrapolate,
     fondue,
     models,
@@ -45,6 +46,7 @@ app.command()(train.train)
 app.command()(assay.assay)
 app.command()(report.report)
 app.command()(explore.explore)
+app.command()(export.export)
 app.command()(score.score)
 app.command()(compare.compare)
 app.command()(dynamics.dynamics)

@@ -50,8 +50,8 @@ __all__ = [
 Target = Annotated[
     str,
     Argument(
-        help="A run, a folder saved by diffusers or pythae, package.module:attribute, "
-        "file.py:attribute, or a file of codes."
+        help="A run, a folder saved by diffusers or pythae, hf:org/name on the Hugging Face hub, "
+        "package.module:attribute, file.py:attribute, or a file of codes."
     ),
 ]
 AssayNames = Annotated[

@@ -57,6 +57,7 @@ class Dataset:
     those factors; `factor_labels` says what the values 0, 1, … of a factor stand for.
     `factors_with_kinds` has all of it. `feature_names` names the features of rows, where they have
     names; `categories` lists the values of each column of a table that became several of them.
+    `paths` are the files of the observations, where each has its own.
     `recipe` holds the arguments with which `zs.data.load` makes the dataset again.
 
     `images` are in their original units. With `standardise`, a model that is trained on these
@@ -78,6 +79,7 @@ class Dataset:
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     standardise: bool = False
     scaling: Scaling | None = None
+    paths: np.ndarray | None = None  # of texts
 
     def __post_init__(self) -> None:
         shape, dtype = tuple(self.images.shape), np.dtype(self.images.dtype)
@@ -290,7 +292,9 @@ class Dataset:
                 f"{len(self)} samples (0 to {len(self) - 1}). Choose rows in that range."
             )
         factors = None if self.factors is None else self.factors[rows]
-        return replace(self, images=SelectedRows(self.images, rows), factors=factors, recipe=None)
+        paths = None if self.paths is None else self.paths[rows]
+        images = SelectedRows(self.images, rows)
+        return replace(self, images=images, factors=factors, recipe=None, paths=paths)
 
     def leave_out(self, values: Mapping[str, Any], *, missing_ok: bool = False) -> "Dataset":
         """Without the rows in which a factor has one of the named values.

@@ -93,6 +93,7 @@ class Contents:
     kinds: list[str] | None = None  # of the factors, where the file states them
     feature_names: Sequence[str] = ()
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    paths: Sequence[Path] = ()  # of the observations, where each has a file
 
 
 def load_path(
@@ -145,6 +146,7 @@ def load_path(
         "feature_names": tuple(contents.feature_names),
         "categories": contents.categories,
         "standardise": _standardise(path.name, standardise, suffix in VECTORS, images),
+        "paths": _texts(contents.paths),
     }
     if contents.factors is None:
         if kinds is not None or names is not None:
@@ -182,6 +184,11 @@ def load_path(
         provenance=about,
         **rows,
     )
+
+
+def _texts(paths: Sequence[Path]) -> np.ndarray | None:
+    """Absolute paths as an array of texts, which do not all take the room of the longest."""
+    return np.array([str(path.resolve()) for path in paths], dtype=object) if paths else None
 
 
 class Float32Rows:

@@ -48,7 +48,7 @@ def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Contents:
         images = cached_memory_map(path, key, shape, np.dtype(np.uint8), pieces())
     else:
         images = np.concatenate(list(pieces()))
-    return Contents(images, _classes(path, files))
+    return Contents(images, _classes(path, files), paths=files)
 
 
 def _find_pictures(path: Path) -> list[Path]:

@@ -2,12 +2,10 @@
 
     Trainer(callbacks=[zs.adapters.LatentMonitor(x_validation)])
 
-After every epoch it encodes some data and logs how many latents are active, mixed and
-passive, the sum of their mean posterior variances (for variational models), how many
-latents are causal, and the response of each latent to a change of itself (the diagonal of
-the relative response matrix; conditional models have none). The numbers are those of
-`zs.assay` on the same data with the same seed and number of samples. It changes neither the
-model nor the global random state.
+After every epoch it logs what `zs.Monitor` measures: how many latents are active, mixed and
+passive, their KL, the response of each to a change of itself, the explained variance and the
+share of the prior in holes. The numbers are those of `zs.assay` on the same data with the same
+seed and number of samples. It changes neither the model nor the global random state.
 """
 
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from typing import Any
 from zscope.adapters import MissingPackage
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
+from zscope.loading import load
 from zscope.monitor import Monitor
 
 __all__ = ["LatentMonitor"]
@@ -29,12 +28,13 @@ except ImportError:
         raise MissingPackage("LatentMonitor", "lightning") from None
 
 
-class LatentMonitor(Monitor, Callback):
-    """Logs the state of the latents; `history` is the list of what was logged.
+class LatentMonitor(Callback):
+    """Logs the state of the latents after every `every`th epoch, under names that `prefix` begins.
 
-    `data` is an array, a tensor or a Dataset. `build` makes an Autoencoder of the
-    LightningModule, by default as `zs.load` does: from its encode and decode, or its encoder
-    and decoder.
+    `data`, `samples`, `responses` and `seed` are those of `zs.Monitor`, which is `monitor` from
+    the first measurement on; `history` is the list of what was logged, a dict for each epoch.
+    `build` makes an Autoencoder of the LightningModule, by default as `zs.load` does: from its
+    encode and decode, or its encoder and decoder.
     """
 
     def __init__(
@@ -42,22 +42,27 @@ class LatentMonitor(Monitor, Callback):
         data: Any,
         *,
         every: int = 1,
-        samples: int = 1000,
-        responses: int = 256,
+        samples: int = 512,
+        responses: int | None = None,
         seed: int = 0,
-        prefix: str = "latents/",
+        prefix: str = "",
         build: Callable[[Any], Autoencoder] | None = None,
     ) -> None:
-        super().__init__(data, samples=samples, responses=responses, seed=seed, build=build)
+        super().__init__()
         if every < 1:
             raise ConfigError(f"LatentMonitor: every={every} epochs; expected at least 1.")
-        self.every, self.prefix = every, prefix
+        self.data, self.every, self.prefix, self.build = data, every, prefix, build
+        self._options: dict[str, Any] = {"samples": samples, "responses": responses, "seed": seed}
+        self.monitor: Monitor | None = None
         self.history: list[dict[str, float]] = []
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         if (trainer.current_epoch + 1) % self.every or not trainer.is_global_zero:
             return
-        values = self.measure(pl_module)
+        if self.monitor is None:
+            autoencoder = (self.build or load)(pl_module)
+            self.monitor = Monitor(autoencoder, self.data, **self._options)
+        values = self.monitor.measure()
         self.history.append({"epoch": trainer.current_epoch, **values})
-        prefixed = {f"{self.prefix}{key}": value for key, value in values.items()}
+        prefixed = {f"{self.prefix}{name}": value for name, value in values.items()}
         pl_module.log_dict(prefixed, rank_zero_only=True)

@@ -59,6 +59,7 @@ _HOMES = {
     "stacked_bars": "studies",
     "strips": "studies",
     "structure_panel": "panels",
+    "training_curves": "training",
     "save": "theme",
 }
 

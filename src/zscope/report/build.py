@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from zscope.assays import CATALOGUE
 from zscope.assays.choosing import choose
-from zscope.assays.engine import check_size
-from zscope.assays.pictures import base_pictures
+from zscope.assays.reconstructions import reconstruct
 from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, isolate, measure
-from zscope.autoencoder import evaluation
 from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.files import likely_cause, writing
 from zscope.recording import SAMPLES, Recording, record
@@ -40,8 +37,10 @@ from zscope.report.findings import Check, Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.maps import map_pictures
 from zscope.report.progress import Watch, show_progress
+from zscope.report.requirements import Requirement, Requirements, judge
 from zscope.report.rules import RULES
 from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines, long_rows
+from zscope.report.traces import RowErrors, Traces, traces_of
 from zscope.results import Result, frame_of, html_table, text_table
 
 if TYPE_CHECKING:
@@ -51,8 +50,6 @@ __all__ = ["Report", "assay", "build"]
 
 MANY = 200_000
 """Arrays with more numbers are left out of the JSON."""
-COMPARED = 1024
-"""Observations that are reconstructed."""
 MOST = 3
 """Scores of one assay in the printed table; its own result has all of them."""
 
@@ -71,6 +68,8 @@ class Report:
     card: Card | None = None  # Ready for diffusion? None unless that was measured of latent maps
     channels: list[dict[str, Any]] = field(default_factory=list)  # of latent maps, a row each
     maps: dict[str, Any] | None = None  # pictures of them
+    requirements: Requirements | None = None  # if there are any
+    traces: Traces | None = None  # of single rows, to compare models
 
     @property
     def results(self) -> dict[str, Result]:
@@ -93,6 +92,18 @@ class Report:
     def faults(self) -> dict[str, Failure]:
         """Those of `failed` that are not assays."""
         return {name: each for name, each in self.failed.items() if name not in CATALOGUE}
+
+    @property
+    def explained_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the explained variance, over observations."""
+        return None if self.traces is None else self.traces.explained_interval
+
+    def require(self, *requirements: str | Requirement) -> Requirements:
+        """Whether the model meets requirements such as "mig > 0.3" and "passive <= 2".
+
+        The outcome is true if all have passed, so that it can be asserted in a test.
+        """
+        return judge(self, requirements)
 
     def __contains__(self, name: object) -> bool:
         return name in self.results or name in self.missing or name in self.failed
@@ -174,6 +185,7 @@ class Report:
             {
                 "format": 2,
                 "title": self.title,
+                **self._requirements(),
                 **({} if self.card is None else {"card": self.card.to_dict()}),
                 "findings": [finding.to_dict() for finding in self.findings],
                 "rules": [
@@ -198,6 +210,9 @@ class Report:
             }
         )
         return content
+
+    def _requirements(self) -> dict[str, Any]:
+        return {} if self.requirements is None else {"requirements": self.requirements.to_dict()}
 
     def _outcome(self, name: str) -> dict[str, Any]:
         if name in self.missing:
@@ -236,6 +251,17 @@ class Report:
         contents = {file: self._content(file.suffix.lower(), progress) for file in files_of(path)}
         write_all(contents)
         return path
+
+    def model_card(self, folder: str | Path, *, license: str | None = None) -> Path:
+        """Write a model card for the Hugging Face hub: README.md with figures/ beside it.
+
+        It has the findings, reconstructions, the table of latents, figures and scores. A README.md
+        that is not a model card of zscope is never replaced. `license` is its name on the hub, such
+        as "apache-2.0". A run writes its card with its weights: `run.push_to_hub`.
+        """
+        from zscope.report.model_card import write_model_card
+
+        return write_model_card(self, folder, license=license)
 
     def _content(self, suffix: str, progress: Watch | None) -> bytes:
         """The report as the bytes of a file with this ending."""
@@ -377,6 +403,7 @@ def build(
         explained=explained,
         reconstructions=compared,
         about=about,
+        traces=traces_of(recording),
     )
 
 
@@ -398,12 +425,9 @@ def _report_of_maps(
     model = recording.model
     if channels and model is not None and model.decodes and not model.needs_auxiliary:
         with isolate("reconstructions", failed), suppress(ZscopeError):
-            base = base_pictures(model, recording, "reconstructions")
-            check_size(base.decoded, base.observations, "reconstructions")
-            x, decoded = (part.double() for part in (base.observations, base.decoded))
-            total = float((x - x.mean(0)).square().sum())
-            lost = float((x - decoded.reshape(x.shape)).square().sum())
-            explained = 1 - lost / total if total > 0 else None
+            made = reconstruct(recording)
+            RowErrors.of(made.observations, made.decoded).keep(recording)
+            explained = made.explained
         with isolate("pictures of channels", failed), suppress(ZscopeError):
             shown = [row["channel"] for row in channels]
             maps = None if brief else map_pictures(recording, results, shown)
@@ -421,6 +445,7 @@ def _report_of_maps(
         card=card,
         channels=channels,
         maps=maps,
+        traces=traces_of(recording),
     )
 
 
@@ -463,42 +488,21 @@ def describe_model(
                 picture = pictures.strip(observations)
                 row["traversal"] = {"values": along.tolist(), "picture": picture}
     with isolate("reconstructions", failed), suppress(ZscopeError):
-        explained, compared = reconstruct(recording, brief=brief)
+        explained, compared = compare_reconstructions(recording, brief=brief)
     return table, explained, compared
 
 
-def reconstruct(
+def compare_reconstructions(
     recording: Recording, *, brief: bool = False
 ) -> tuple[float | None, dict[str, Any] | None]:
-    """The explained variance, 1 - |x - decoded|^2 / |x - mean|^2, and a few reconstructions."""
-    device, dtype = recording.autoencoder.place
-    # Evenly spaced, because data are often sorted.
-    count = min(COMPARED, len(recording))
-    rows = np.linspace(0, len(recording) - 1, count).round().astype(int)
-    few_rows = np.linspace(0, count - 1, min(8, count)).round().astype(int)
-    squares = moments = 0.0
-    everything = recording.data.batch(rows)
-    parts = []
-    centre = everything.double().mean(0)
-    with evaluation(recording.autoencoder):
-        for start in range(0, count, 256):
-            x = everything[start : start + 256]
-            codes = recording.codes[rows[start : start + len(x)]].to(device, dtype)
-            extra = []
-            if recording.autoencoder.decodes_given and recording.factors is not None:
-                own = recording.factors.values[rows[start : start + len(x)]]
-                extra = [torch.from_numpy(np.ascontiguousarray(own)).to(device, dtype)]
-            decoded = recording.autoencoder.decode(codes, *extra).float().cpu()
-            check_size(decoded, x, "reconstructions")
-            decoded = decoded.reshape(x.shape)  # a decoder may return rows
-            squares += float((x.double() - decoded.double()).square().sum())
-            moments += float((x.double() - centre).square().sum())
-            parts.append(decoded)
-    known = moments > 0 and math.isfinite(squares)
-    explained = 1 - squares / moments if known else None
+    """The explained variance, and a few reconstructions."""
+    made = reconstruct(recording)
+    RowErrors.of(made.observations, made.decoded).keep(recording)
     if brief:
-        return explained, None
-    examples = everything[few_rows], torch.cat(parts)[few_rows]
+        return made.explained, None
+    count = len(made.observations)
+    few_rows = np.linspace(0, count - 1, min(8, count)).round().astype(int)
+    examples = made.observations[few_rows], made.decoded[few_rows]
     original, decoded_few = (part.numpy().astype(float) for part in examples)
     few: dict[str, Any] = {"count": len(original)}
     if original.ndim == 4:
@@ -508,7 +512,7 @@ def reconstruct(
         few |= {"original": own[0].tolist(), "decoded": own[1].tolist(), "count": len(own[0])}
         both = np.concatenate([part.reshape(len(part), -1)[:1] for part in (original, decoded_few)])
         few["picture"] = pictures.lines(both, width=480, height=96)
-    return explained, few
+    return made.explained, few
 
 
 def without_large_blocks(value: Any, codes: int = 0) -> Any:

@@ -69,6 +69,7 @@ def train_on_many(
     resume: bool,
     progress: bool | None,
     monitor: Any,
+    log: Any,
 ) -> store.Run:
     """Start `config.devices` processes, wait for them, and return their run."""
     if torch.cuda.is_available() and config.devices > torch.cuda.device_count():
@@ -81,7 +82,8 @@ def train_on_many(
         run = begin(path, config, resume)
         if run.finished:
             return load_finished(run, model, config)
-        _run_processes(model, dataset, config, path, progress, monitor, Path(folder) / "meeting")
+        meeting = Path(folder) / "meeting"
+        _run_processes(model, dataset, config, path, progress, monitor, log, meeting)
         run = load_finished(store.open_run(path), model, config)
         if out is None:
             run._history, run.path = run.history, None
@@ -95,6 +97,7 @@ def _run_processes(
     path: Path,
     progress: bool | None,
     monitor: Any,
+    log: Any,
     meeting: Path,
 ) -> None:
     context = processes.get_context("spawn")
@@ -113,6 +116,7 @@ def _run_processes(
                 path,
                 progress,
                 monitor,
+                log,
                 meeting,
                 stop,
                 messages,
@@ -156,6 +160,7 @@ def _work(
     path: Path,
     progress: bool | None,
     monitor: Any,
+    log: Any,
     meeting: Path,
     stop: Any,
     messages: Any,
@@ -187,6 +192,7 @@ def _work(
             resume=True,
             progress=progress,
             monitor=monitor,
+            log=log,
             rank=rank,
             stop=stop,
         )

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import pickle
 import platform
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,27 @@ import torch
 
 from zscope import __version__, store
 from zscope.autoencoder import Autoencoder
-from zscope.errors import ConfigError, RunError
+from zscope.errors import ConfigError, RunError, TrainingError
 from zscope.files import append, sync, write_whole
 from zscope.training.config import TrainConfig
 
 __all__ = [
     "History",
+    "Log",
     "Unwritten",
     "begin",
+    "check_log",
     "delete_old_checkpoints",
     "how_to_resume",
     "load_finished",
     "resumable",
+    "saved",
+    "send",
     "stopped",
 ]
+
+Log = Callable[[dict[str, Any], int], Any]
+"""What gets every row of the history, with its step: the `log_metrics` of an experiment tracker."""
 
 
 def begin(
@@ -170,6 +178,46 @@ class History:
         self.length += len(content)
 
 
+def check_log(log: Any, devices: int) -> None:
+    """Refuse before the first step what could not be called at the first row."""
+    if log is None:
+        return
+    if not callable(log):
+        raise ConfigError(
+            f"train: log={log!r:.60} cannot be called; expected a function of a dict and a step, "
+            "for instance log=lambda values, step: print(step, values)."
+        )
+    if devices == 1:
+        return
+    try:
+        pickle.dumps(log)
+    except Exception as error:  # whatever its parts raise
+        raise ConfigError(
+            f"train: log= has to be sent to another process, because devices={devices}, and "
+            f"cannot be ({type(error).__name__}: {error}). Is it a lambda, or does it hold an open "
+            "file? Give a function of a module, which opens the tracker at its first call."
+        ) from error
+
+
+def send(log: Log | None, row: dict[str, Any], state: str) -> TrainingError | None:
+    """Call `log` with a row; the error if it raises, which ends with the `state` of the run."""
+    if log is None:
+        return None
+    values = {name: value for name, value in row.items() if name not in ("format", "step")}
+    try:
+        log(values, row["step"])
+    except Exception as error:
+        lines = str(error).strip().splitlines() or ["no message"]
+        unsent = TrainingError(
+            f"train: log= raised {type(error).__name__} at step {row['step']}: {lines[0][:200]}. "
+            "Is the tracker reachable, and does it take a dict of numbers and a step? This row is "
+            f"in the history, but was not sent. {state}"
+        )
+        unsent.__cause__ = error
+        return unsent
+    return None
+
+
 def delete_old_checkpoints(path: Path, config: TrainConfig, *, finished: bool = False) -> None:
     """Delete all but the snapshots and, until the run is finished, the newest two.
 
@@ -186,6 +234,13 @@ def stopped(who: str, step: int, config: TrainConfig, how: str | None) -> str:
     if how is None:
         return f"{who}: stopped after step {step} of {config.steps}; it was in memory only."
     return f"{who}: stopped and saved after step {step} of {config.steps}. Resume with: {how}"
+
+
+def saved(step: int, how: str | None) -> str:
+    """Where a run is after an error, and how it is resumed; None if it was in memory only."""
+    if how is None:
+        return "The run was in memory only: with out=FOLDER it could be resumed."
+    return f"The run is saved after step {step}. Resume with: {how}"
 
 
 def how_to_resume(path: Path | None, config: TrainConfig, root: str | None) -> str | None:

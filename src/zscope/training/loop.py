@@ -23,7 +23,7 @@ import torch
 from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Trainable
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError, InterfaceError, TrainingError
 from zscope.files import lock
 from zscope.interrupts import Interrupts, watch_interrupts
 from zscope.presets import preset as find_preset
@@ -35,11 +35,15 @@ from zscope.training.feeding import Feed
 from zscope.training.freezing import frozen, set_training_mode
 from zscope.training.keeping import (
     History,
+    Log,
     begin,
+    check_log,
     delete_old_checkpoints,
     how_to_resume,
     load_finished,
     resumable,
+    saved,
+    send,
     stopped,
 )
 from zscope.training.progress import Progress, collapse_warning, show
@@ -71,6 +75,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
+    log: Log | None = None,
     monitor: Measure | None = None,
     **settings: Any,
 ) -> store.Run:
@@ -83,12 +88,16 @@ def train(
     "cosine", "halving" with halve_every), warmup, clip, precision, device, devices,
     log_every, checkpoint_every, snapshots, snapshot_every. With `out`, the run is written to that
     folder during training, which no other process may write meanwhile, and can be resumed;
-    without, it stays in memory. `progress=None` shows a
-    bar in a terminal only. If at the end every latent is passive, a line on stderr says so,
-    unless progress=False. `monitor` takes the posterior variances of a batch and returns what
-    to add to its row of the history; in `zs.train` that is by default how many latents are
-    active, mixed and passive, and the sum of their mean variances. Of latents that are maps it
-    gets every place as a row and the channels as columns, and counts channels.
+    without, it stays in memory. `progress=None` shows a bar in a terminal or a notebook only. If
+    at the end every latent is passive, a line on stderr says so, unless progress=False.
+
+    `log` is called with every row of the history as it is made, log(values, step): a dict of
+    numbers (the loss, its terms, the counts of latents) and the step, for instance to send them
+    to TensorBoard or MLflow. A resumed run sends its rows from the checkpoint on. If `log`
+    raises, the run is saved and can be resumed. `monitor` takes the posterior variances of a batch
+    and returns what to add to its row of the history; in `zs.train` that is by default how many
+    latents are active, mixed and passive, and the sum of their mean variances. Of latents that are
+    maps it gets every place as a row and the channels as columns, and counts channels.
 
     `freeze` is the half of the model, "encoder" or "decoder", that stays as it is, to the bit:
     it is kept in evaluation mode, so that batch norm in it does not move either. The causal block
@@ -119,7 +128,8 @@ def train(
         loop = train_on_many
     else:
         loop = run_loop
-    given: dict[str, Any] = {"resume": resume, "progress": progress, "monitor": monitor}
+    check_log(log, config.devices)
+    given: dict[str, Any] = {"resume": resume, "progress": progress, "monitor": monitor, "log": log}
     with nullcontext() if out is None else lock(Path(out), "train"), frozen(model, config.freeze):
         run = loop(model, dataset, config, out=out, **given)
     if progress is not False and (warning := last_warning(model, run.history[-1])):
@@ -207,6 +217,7 @@ def run_loop(
     resume: bool,
     progress: bool | None,
     monitor: Measure | None,
+    log: Log | None,
     rank: int = 0,
     stop: Any = None,
 ) -> store.Run:
@@ -243,28 +254,38 @@ def run_loop(
             delete_old_checkpoints(path, config)
 
     how = how_to_resume(path, config, dataset.provenance.get("root"))
+
+    def report(step: int, row: dict[str, Any]) -> TrainingError | None:
+        """Keep a row of the history, show it and send it; the error, if it cannot be sent."""
+        if history is None:
+            return None
+        history.add(row)
+        bar.update(step, row)
+        return send(log, row, saved(step + 1, how)) if step < config.steps else None
+
     with resumable(how), watch_interrupts() as interrupted, flush_denormals(), bar:
         for step in range(first, config.steps):
-            log = step % config.log_every == 0
+            logged = step % config.log_every == 0
             x, extras = feed.at(config, step, rank)
             generator.manual_seed(seed_of(config.seed, step, rank))
             with autocast:
                 losses = losses_of(x, generator, **extras)
-            if log or device.type == "cpu":
+            if logged or device.type == "cpu":
                 check_finite(losses, step, path, exact=device.type == "cpu")
-            if log:
-                row = describe(losses, step, config, monitor)
-                if history is not None:
-                    history.add(row)
-                    bar.update(step, row)
+            unsent = None
+            if logged:
+                unsent = report(step, describe(losses, step, config, monitor))
             else:
                 bar.update(step, None)
             backward(optimisers, losses.whole)
             advance(optimisers, config, step)
             done = step + 1
-            if should_stop(interrupted, stop, log, config):
+            if should_stop(interrupted, stop, logged, config):
                 save(done, "interrupted")
                 raise interrupted.error(stopped("train", done, config, how))
+            if unsent is not None:  # not before: a step is made whole, or not at all
+                save(done, "interrupted")
+                raise unsent
             if config.is_snapshot(done) or (
                 done % config.checkpoint_every == 0 and done < config.steps
             ):
@@ -277,9 +298,7 @@ def run_loop(
         check_finite(losses, config.steps, path, exact=True)
         check_weights(model, config.steps, path)
         row = describe(losses, config.steps, config, monitor)
-        if history is not None:
-            history.add(row)
-            bar.update(config.steps, row)
+        report(config.steps, row)
         run.model, run.step, run.status = model.eval(), config.steps, "finished"
         if path is not None and history is not None:
             history.flush()
@@ -287,6 +306,8 @@ def run_loop(
             store.write_tensors(path / "model.safetensors", weights, {"step": config.steps})
             run.save()
             delete_old_checkpoints(path, config, finished=True)
+    if history is not None and (unsent := send(log, row, "The run itself is finished.")):
+        raise unsent
     return run
 
 

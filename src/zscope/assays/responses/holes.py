@@ -196,6 +196,13 @@ class HoleReference:
         columns = len(self.used) + len(self.ignored)
         return columns if self.layout is None else self.layout.latents
 
+    def displacements(self, codes: Codes, answers: Codes) -> tuple[Tensor, Tensor, Tensor]:
+        """How far codes move to their responses: the distance, its ratio to the median of posterior
+        samples, and whether that is a hole."""
+        displacement = _distance(answers - codes, self.used, self.unit, self.layout)
+        ratio = displacement / max(float(self.reference.median()), self.floor)
+        return displacement, ratio, displacement > max(self.limit, self.floor)
+
     def score(
         self,
         codes: Codes,
@@ -218,19 +225,17 @@ class HoleReference:
                 decoded = decode(self.autoencoder, codes)
             data_distance = None if decoded is None else self.likeness.data_distance(decoded)
         observations = self.likeness.observations
-        displacement = _distance(answers - codes, self.used, self.unit, self.layout)
+        displacement, ratio, in_hole = self.displacements(codes, answers)
         below = torch.searchsorted(self.reference, displacement, side="left")
-        limit = max(self.limit, self.floor)
-        in_hole = displacement > limit
         known = self.likeness.codes
         result = HoleScore(
             score=float(in_hole.double().mean()),
             displacement=displacement,
-            ratio=displacement / max(float(self.reference.median()), self.floor),
+            ratio=ratio,
             percentile=100 * below.double() / len(self.reference),
             holes=in_hole.nonzero().flatten().tolist(),
             reference=self.reference,
-            limit=limit,
+            limit=max(self.limit, self.floor),
             ignored=self.ignored,
             source=source,
             code_distance=self.likeness.code_distance(codes),
@@ -260,15 +265,21 @@ def hole_reference(
     *,
     samples: int = 2048,
     quantile: float | None = None,
+    unlike_data: bool = True,
     generator: Generator | None = None,
 ) -> HoleReference:
-    """Displacements of `samples` posterior samples, computed once to compare many vectors with."""
+    """Displacements of `samples` posterior samples, computed once to compare many vectors with.
+
+    Without `unlike_data` nothing is compared with data.
+    """
     if quantile is not None and not 0 < quantile < 1:
         raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
     generator = fresh(generator)
     layout = posterior_of(posterior, "hole_score").layout
     if layout is not None:
-        return _reference_of_maps(autoencoder, posterior, layout, samples, quantile, generator)
+        return _reference_of_maps(
+            autoencoder, posterior, layout, samples, quantile, unlike_data, generator
+        )
     base = base_samples(posterior, samples, "hole_score", generator)
     responses = shared_responses(autoencoder, posterior, base, "hole_score").mean
     spread, response_spread = base.double().std(0).cpu(), responses.double().std(0).cpu()
@@ -283,7 +294,9 @@ def hole_reference(
         used=used,
         ignored=sorted(set(range(base.shape[1])) - set(used)),
         unit=unit,
-        likeness=likeness(autoencoder, posterior, used, unit, generator),
+        likeness=likeness(autoencoder, posterior, used, unit, generator)
+        if unlike_data
+        else Likeness(None, None, used, unit),
     )
 
 
@@ -293,6 +306,7 @@ def _reference_of_maps(
     layout: Layout,
     samples: int,
     quantile: float | None,
+    unlike_data: bool,
     generator: Generator,
 ) -> HoleReference:
     """The same of pictures, by channels."""
@@ -301,7 +315,9 @@ def _reference_of_maps(
     known = maps if isinstance(maps, Recording) else posterior_of(maps, who)
     sigma = channel_scales(summary_of(known, who))[1]
     # First, because it decodes and encodes the base pictures, and responses are then known.
-    alike = likeness_of_maps(autoencoder, maps, [], sigma[:0])
+    alike = Likeness(None, None, [], sigma[:0])
+    if unlike_data:
+        alike = likeness_of_maps(autoencoder, maps, [], sigma[:0])
     responses = shared_responses(autoencoder, maps, base, who).mean
     spread, response_spread = (
         layout.sums(each.double().var(0, correction=0)[None])[0].sqrt().cpu()
@@ -345,6 +361,7 @@ def hole_score(
     *,
     samples: int = 2048,
     quantile: float | None = None,
+    unlike_data: bool = True,
     generator: Generator | None = None,
     source: str = "given",
 ) -> HoleScore:
@@ -355,6 +372,7 @@ def hole_score(
         posterior,
         samples=samples,
         quantile=quantile,
+        unlike_data=unlike_data,
         generator=generator,
     )
     return reference.score(codes, source=source)
@@ -370,6 +388,7 @@ def holes(
     base: Literal["prior", "hybrid"] | None = None,
     units: UnitsOption = "auto",
     groups: Groups | None = None,
+    unlike_data: bool = True,
     generator: Generator | None = None,
 ) -> HoleScore:
     """The share of prior samples (hybrids, for a model without a prior) that lie in holes.
@@ -377,7 +396,8 @@ def holes(
     `base` is where the vectors come from: by default the prior if there is one, but hybrids of
     maps. `units` are the variables of hybrids: single latents or, of maps, channels; `groups` is
     another name for a partition. `quantile` of the posterior samples are not in holes, by default
-    0.99; of fewer than 1,000 maps 0.95.
+    0.99; of fewer than 1,000 maps 0.95. With `unlike_data=False` nothing is said of how like data
+    the vectors are, which is cheaper; the score is the same.
     """
     who = "holes"
     whole(who, samples=samples)
@@ -402,6 +422,7 @@ def holes(
         posterior,
         samples=samples,
         quantile=quantile,
+        unlike_data=unlike_data,
         generator=generator,
         source=source,
     )
