@@ -137,6 +137,20 @@ encoded again.</figcaption>
 
 </div>
 
+## Install
+
+From a copy of the source, into an environment that has PyTorch, in any build:
+
+```text
+pip install .                    # measure, train, report
+pip install ".[explore]"         # and the explorer
+```
+
+Further extras: `files` (HDF5, Parquet, pictures), `boost` (importances by LightGBM), `dimension`
+(more estimators of dimension), `frames` (data frames), `cluster` (Dask and SLURM), `all`. On Debian
+with nothing but Python, `make demo` sets up an environment of locked versions and runs `zscope
+demo`.
+
 ## Where to go on
 
 {table}
