@@ -66,7 +66,7 @@ def test_every_figure_is_in_the_gallery_with_its_code_or_is_much_like_one_that_i
 
 
 def test_the_script_draws_what_the_gallery_shows(tmp_path):
-    names = ["variable-types", "udr", "feature-effects", "latent-statistics"]
+    names = ["udr", "feature-effects"]
     failures = keep.keep(names, tmp_path, SMALLER)
     assert not failures
     files = {file.stem: file for file in tmp_path.iterdir() if file.suffix != ".json"}

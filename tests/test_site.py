@@ -17,6 +17,7 @@ from scripts import docs_script
 
 import zscope as zs
 from zscope.assays import CATALOGUE
+from zscope.files import lock
 from zscope.site import SITE, assay_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,15 +27,16 @@ build, gallery, reference = docs_script("build"), docs_script("gallery"), docs_s
 
 @pytest.fixture(scope="module", name="site")
 def _site(tmp_path_factory):
-    """Built without a network: whatever asks for a proxy gets one that is not there."""
-    out = tmp_path_factory.mktemp("docs") / "site"
-    closed = {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https")}
-    subprocess.run(
-        [sys.executable, ROOT / "docs" / "build.py", "--out", out],
-        check=True,
-        env=os.environ | closed,
-    )
-    return out
+    """Built once, without a network: whatever asks for a proxy gets one that is not there."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # of all workers
+    site = folder / "docs-site"
+    with lock(folder, "docs-site", wait=True):
+        if not site.exists():
+            closed = {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https")}
+            command = [sys.executable, ROOT / "docs" / "build.py", "--out", site]
+            subprocess.run(command, check=True, env=os.environ | closed)
+    return site
 
 
 @pytest.fixture(scope="module", name="address")
