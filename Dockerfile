@@ -8,7 +8,8 @@
 #
 #   docker run --rm -v "$PWD:/work" --network host zscope explore runs/mine --no-browser
 #
-# Elsewhere publish a port, to this machine alone, and open the address that it prints:
+# Elsewhere publish a port, to this machine alone, and open http://127.0.0.1:8000/?token=... with the
+# token that it prints:
 #
 #   docker run --rm -v "$PWD:/work" -p 127.0.0.1:8000:8000 zscope explore runs/mine \
 #       --no-browser --host 0.0.0.0 --port 8000
