@@ -47,6 +47,7 @@ def measure_target(
     from zscope.assays.choosing import choose
     from zscope.assays.run import check_options, refuse_unused
     from zscope.kept import results_of
+    from zscope.loading import run_history
     from zscope.report.build import build
     from zscope.report.requirements import with_resamples
 
@@ -77,6 +78,7 @@ def measure_target(
         title=target,
         command=line,
         config=config_of(target),
+        history=run_history(target),
         brief=brief,
     )
     say_not_kept(report)

@@ -178,7 +178,7 @@ ENTRY = Entry(
         "their effects overlap."
     ),
     figure=(
-        "The cosine between the effects of each pair of latents: pale off the diagonal means that "
+        "The cosine between the effects of each pair of latents: faint off the diagonal means that "
         "they change the output in different directions."
     ),
     takes=("decoder", "recording"),

@@ -276,8 +276,8 @@ ENTRY = Entry(
         "chance, the value of axes that are rotated at random."
     ),
     figure=(
-        "Which latent (row) each singular direction of the decoder (column) consists of: one dark "
-        "cell in each column means that the axes are aligned."
+        "Which latent (row) each singular direction of the decoder (column) consists of: one "
+        "strong cell in each column means that the axes are aligned."
     ),
     takes=("decoder", "recording"),
     needs=("two latents",),
