@@ -274,6 +274,9 @@ def test_a_map_as_svg_has_a_mark_for_every_code(page, places):
     _, svg = downloads(page, page.get_by_role("button", name="Picture as SVG").click)
     inside = (np.abs(places) < 4).all(1).sum()
     assert svg.decode().count("h0") == inside
+    # The dots of the legend, one for each colour: one of them has no blue, which is not no colour.
+    for colour in ("rgb(0, 114, 178)", "rgb(213, 94, 0)", "rgb(0, 158, 115)"):
+        assert f'fill="{colour}"' in svg.decode()
 
 
 def test_the_explanation_appears_at_the_first_visit_only(browser, address):
