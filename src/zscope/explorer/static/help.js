@@ -9,14 +9,24 @@ const YEAR = 365 * 24 * 3600;
 const EVERYWHERE = [["?", "this help"], ["[ ]", "the view before, the view after"], ["Tab", "the next control"]];
 
 /** Whether the explanation was seen before; a cookie too, because each start has another port. */
-const isKnown = () => localStorage.getItem(KEY) !== null || document.cookie.includes(`${KEY}=1`);
-
-function remember() {
-  localStorage.setItem(KEY, "1");
-  document.cookie = `${KEY}=1; max-age=${YEAR}; path=/; SameSite=Strict`;
+function isKnown() {
+  try {
+    return localStorage.getItem(KEY) !== null || document.cookie.includes(`${KEY}=1`);
+  } catch {
+    return false; // a frame without storage of its own
+  }
 }
 
-/** {open, toggle}; `shortcuts()` are the keys of the current view, [key, what it does]. */
+function remember() {
+  try {
+    localStorage.setItem(KEY, "1");
+    document.cookie = `${KEY}=1; max-age=${YEAR}; path=/; SameSite=Strict`;
+  } catch {
+    // it will be shown again
+  }
+}
+
+/** {open, close, toggle}; `shortcuts()` are the keys of the current view, [key, what it does]. */
 export function makeHelp({ session, look }, shortcuts) {
   let step = 0;
   let opener = null;

@@ -357,7 +357,7 @@ export function make(context) {
       h(
         "div",
         { className: "side" },
-        h("p", { className: "hint" }, "Drag to decode a point; the arrow leads to its response. Click two points to compute a path. Keyboard: arrow keys, Enter, Escape."),
+        h("p", { className: "hint instructions" }, "Drag to decode a point; the arrow leads to its response. Click two points to compute a path. Keyboard: arrow keys, Enter, Escape."),
         h("figure", {}, picture, h("figcaption", {}, "decoded at the point")),
         about,
         open,
