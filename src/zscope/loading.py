@@ -26,7 +26,7 @@ from zscope.results import listed
 from zscope.scaling import Scaling
 from zscope.wrapping import wrap
 
-__all__ = ["load", "load_options", "run_data", "table_options"]
+__all__ = ["load", "load_options", "run_data", "run_history", "table_options"]
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -68,7 +68,7 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
         if target.model is None and target.path is not None:
             return from_run(target.path)
         target = target.model
-    if isinstance(target, type) or (callable(target) and not isinstance(target, nn.Module)):
+    if isinstance(target, type) or (callable(target) and not _is_model(target)):
         target = call_factory(target, owner)
     if weights is not None:
         load_weights(_module_of(target, owner), weights)
@@ -105,6 +105,15 @@ def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
     if split := recipe.get("split"):
         recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
     return datasets.from_recipe(recipe, root=root)
+
+
+def run_history(target: Any) -> list[dict[str, Any]]:
+    """The logged steps of a run or of one of its checkpoints; none of other targets."""
+    if isinstance(target, str | Path):
+        folder = Path(target)
+        folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
+        target = store.open_run(folder) if store.is_run(folder) else None
+    return target.history if isinstance(target, store.Run) else []
 
 
 def table_options(target: Any, file: str) -> dict[str, Any]:
@@ -264,16 +273,28 @@ def as_autoencoder(target: Any, owner: str) -> Autoencoder:
         return wrap(*target)
     if (adapted := adapters.recognise(target)) is not None:
         return adapted
-    for names in (("encode", "decode"), ("encoder", "decoder")):
-        parts = [getattr(target, name, None) for name in names]
-        if all(callable(part) for part in parts):
-            wrapped = wrap(*parts)
-            wrapped.name = type(target).__name__
-            return wrapped
+    if parts := _parts(target):
+        wrapped = wrap(*parts)
+        wrapped.name = type(target).__name__
+        return wrapped
     raise InterfaceError(
         f"{owner}: a {type(target).__name__} is neither an Autoencoder, nor a pair (encoder, "
         "decoder), and has no encode and decode. Wrap it: zs.wrap(encoder, decoder)."
     )
+
+
+def _is_model(target: Any) -> bool:
+    """Models of Keras and others can be called too; what makes a model has no parts yet."""
+    return isinstance(target, nn.Module) or _parts(target) is not None
+
+
+def _parts(target: Any) -> tuple[Any, Any] | None:
+    """The encoder and the decoder of an object that has both under their usual names."""
+    for names in (("encode", "decode"), ("encoder", "decoder")):
+        first, second = (getattr(target, name, None) for name in names)
+        if callable(first) and callable(second):
+            return first, second
+    return None
 
 
 def _module_of(target: Any, owner: str) -> nn.Module:
