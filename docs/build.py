@@ -32,8 +32,8 @@ __all__ = ["GUIDE", "build", "gather", "navigation"]
 HERE = Path(__file__).parent
 SITE = HERE.parent / "site"
 GUIDE = (
-    "start", "healthy", "own-model", "data", "assays", "training", "searches", "interpolate",
-    "scores", "alignment", "sweeps", "maps", "studies", "looking", "gates", "hub", "elsewhere",
+    "start", "install", "healthy", "own-model", "data", "assays", "training", "searches",
+    "interpolate", "scores", "alignment", "sweeps", "maps", "studies", "looking", "gates", "hub", "elsewhere",
     "extend",
 )  # fmt: skip
 """The order of the guide. Other pages of docs/guide follow."""

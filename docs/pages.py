@@ -97,7 +97,7 @@ with what an uninformative model would score.
 
 [Start here](guide/{first}.md){{ .md-button .md-button--primary }}
 [Gallery](gallery/index.md){{ .md-button }}
-[API](api/index.md){{ .md-button }}
+[Installation](guide/install.md){{ .md-button }}
 
 ```python
 import zscope as zs
@@ -136,20 +136,6 @@ encoded again.</figcaption>
 </figure>
 
 </div>
-
-## Install
-
-From a copy of the source, into an environment that has PyTorch, in any build:
-
-```text
-pip install .                    # measure, train, report
-pip install ".[explore]"         # and the explorer
-```
-
-Further extras: `files` (HDF5, Parquet, pictures), `boost` (importances by LightGBM), `dimension`
-(more estimators of dimension), `frames` (data frames), `cluster` (Dask and SLURM), `all`. On Debian
-with nothing but Python, `make demo` sets up an environment of locked versions and runs `zscope
-demo`.
 
 ## Where to go on
 
