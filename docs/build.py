@@ -33,8 +33,8 @@ HERE = Path(__file__).parent
 SITE = HERE.parent / "site"
 GUIDE = (
     "start", "install", "healthy", "own-model", "data", "assays", "training", "searches",
-    "interpolate", "scores", "alignment", "sweeps", "maps", "studies", "looking", "gates", "hub", "elsewhere",
-    "extend",
+    "interpolate", "scores", "alignment", "sweeps", "maps", "studies", "looking", "gates", "hub",
+    "elsewhere", "extend",
 )  # fmt: skip
 """The order of the guide. Other pages of docs/guide follow."""
 PLAIN = ("correctness.md", "reliability.md", "scale.md", "reproduction.md")
