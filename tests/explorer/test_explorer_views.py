@@ -21,8 +21,10 @@ from zscope.results import plain
 PACKAGE = Path(zscope.__file__).parent
 STATIC = PACKAGE / "explorer" / "static"
 VIEWS = [endpoint.name for endpoint in ENDPOINTS.values() if endpoint.title]
-VECTOR_VIEWS = ["latents", "map", "matrix", "graph", "samples", "compare"]
+VECTOR_VIEWS = ["overview", "latents", "map", "matrix", "graph", "samples", "compare"]
 REQUIRED = {
+    "pictures": {"samples": [0, 3]},
+    "selection": {"samples": [5, 2, 5]},
     "decode": {"codes": [[0.5, -1, 0.25, 0, 2, -0.5]]},
     "traversal": {"latent": 0},
     "map": {"grid": 6},

@@ -168,6 +168,14 @@ export function readHalves({ half }) {
   return values;
 }
 
+/** The numbers of {floats}: base64 of little-endian 32-bit numbers. */
+export function readFloats({ floats }) {
+  const raw = atob(floats);
+  const bytes = new Uint8Array(raw.length);
+  for (let k = 0; k < raw.length; k++) bytes[k] = raw.charCodeAt(k);
+  return new Float32Array(bytes.buffer);
+}
+
 export function readPair(text) {
   return readVector(text, 2);
 }
