@@ -26,6 +26,7 @@ from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, isolate, measure
+from zscope.documents import REPORT_FORMAT, schema_address
 from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.files import likely_cause, writing
 from zscope.recording import SAMPLES, Recording, record
@@ -186,7 +187,8 @@ class Report:
             }
         content: dict[str, Any] = round_numbers(
             {
-                "format": 2,
+                "format": REPORT_FORMAT,
+                "schema": schema_address("report"),
                 "title": self.title,
                 **self._requirements(),
                 **({} if self.card is None else {"card": self.card.to_dict()}),

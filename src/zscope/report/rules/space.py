@@ -50,7 +50,8 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"{percent(share)} of {name} fall into holes",
             evidence,
-            "sample with hybrid sampling: zs.sampling.hybrid(recording.posterior, 64)"
+            'ask whether hybrids do better, zs.assays.holes(recording, base="hybrid"); if so, draw '
+            "them: zs.sampling.hybrid(recording.posterior, 64)"
             if of_prior
             else "the latents depend on each other; sample codes with zs.sampling.posterior, and "
             "interpolate between them with zs.assays.manifold_path",
