@@ -34,6 +34,7 @@ FOUNDATION = {
     "documents",
     "layout",
     "site",
+    "notebook",
 }
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
@@ -60,6 +61,7 @@ ARROWS = {
     "presets": {"errors"},
     "layout": {"errors"},
     "site": set(),
+    "notebook": set(),
     "inference": set(),
     "autoencoder": FOUNDATION,
     "determinism": MODEL,

@@ -84,7 +84,7 @@ function contextOf(name) {
 
 function setJsonLink([endpoint, parameters]) {
   const query = queryOf(parameters);
-  document.getElementById("json").href = `/api/${endpoint}${query.length < 30000 && query ? `?${query}` : ""}`;
+  document.getElementById("json").href = `api/${endpoint}${query.length < 30000 && query ? `?${query}` : ""}`;
 }
 
 function broken(name, problem, cause = undefined) {
@@ -158,6 +158,23 @@ function makeTabs() {
   });
 }
 
+// In the frame of a notebook, a browser that keeps nothing of third parties refuses storage.
+function storedTheme() {
+  try {
+    return localStorage.getItem("zscope-theme");
+  } catch {
+    return null;
+  }
+}
+
+function storeTheme(name) {
+  try {
+    localStorage.setItem("zscope-theme", name);
+  } catch {
+    // It holds until the page is loaded again.
+  }
+}
+
 function makeThemeButton() {
   const button = document.getElementById("theme");
   const set = (name) => {
@@ -169,11 +186,11 @@ function makeThemeButton() {
   };
   button.addEventListener("click", () => {
     const name = dark() ? "light" : "dark";
-    localStorage.setItem("zscope-theme", name);
+    storeTheme(name);
     set(name);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set(localStorage.getItem("zscope-theme")));
-  set(localStorage.getItem("zscope-theme"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set(storedTheme()));
+  set(storedTheme());
 }
 
 function makeLinkButton() {

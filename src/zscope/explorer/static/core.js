@@ -47,7 +47,7 @@ async function request(name, parameters, signal) {
   const body = Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
   let reply;
   try {
-    reply = await fetch(`/api/${name}`, {
+    reply = await fetch(`api/${name}`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(body),

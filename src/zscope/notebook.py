@@ -1,0 +1,54 @@
+"""Notebooks: whether code runs in one, and a line of output there that is rewritten.
+
+A kernel's stderr is no terminal, and rich draws there with ipywidgets only, which few have. A line
+of HTML that is displayed once and then updated is shown by every front end.
+"""
+
+import sys
+import time
+from html import escape
+from typing import Any
+
+__all__ = ["Line", "cell", "in_notebook"]
+
+
+def in_notebook() -> bool:
+    """Whether this runs in the kernel of a notebook; IPython is not loaded to answer it."""
+    return hasattr(_shell(), "kernel")
+
+
+def cell() -> str:
+    """The cell that is running, as far as the front end names it; otherwise empty."""
+    if not in_notebook():
+        return ""
+    metadata = _shell().kernel.get_parent().get("metadata", {})
+    return str(metadata.get("cellId", ""))
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
+class Line:
+    """A line with a bar below a cell: displayed once, then updated, at most 5 times a second."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown = 0.0
+
+    def show(self, text: str, share: float | None = None, *, last: bool = False) -> None:
+        """Show a text, after a bar of which `share` is done (None: not known)."""
+        if not last and time.monotonic() - self._shown < 0.2:
+            return
+        from IPython.display import display
+
+        value = "" if share is None else f' value="{share:.4f}"'
+        bar = f'<progress max="1"{value} style="vertical-align: middle; width: 16em"></progress>'
+        html = f"<div>{bar} <code>{escape(text)}</code></div>"
+        content = {"text/plain": text, "text/html": html}
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(content, raw=True)
+        self._shown = time.monotonic()
