@@ -13,7 +13,7 @@ For few halves (the report uses 20) the quantile is that of Student's t, so that
 is 95 % with 5 halves as with 200.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ from zscope.sampling import whole
 from zscope.types import Matrix
 
 __all__ = [
-    "Interval", "check_together", "half_width", "halves_interval", "shuffle_apart", "size_flag",
+    "FEWEST", "Interval", "check_together", "half_means", "half_width", "halves",
+    "halves_interval", "shuffle_apart", "size_flag",
 ]  # fmt: skip
 
 Interval = tuple[float, float]
@@ -68,6 +69,19 @@ def halves_interval(
     if undefined := int((~np.isfinite(values)).sum()):
         return None, f"the score is undefined for {undefined} of {resamples} halves of the samples"
     return (value - half_width(values), value + half_width(values)), ""
+
+
+def halves(rows: int, resamples: int = 200) -> Iterator[np.ndarray]:
+    """Random halves of so many rows, the same ones in every call."""
+    random = np.random.default_rng(rows)
+    for _ in range(resamples):
+        yield random.permutation(rows)[: rows // 2]
+
+
+def half_means(values: Tensor) -> list[float]:
+    """The means of halves of the rows; of other values of the same rows, of the same halves."""
+    numbers = values.detach().cpu().double().numpy()
+    return [float(numbers[half].mean()) for half in halves(len(numbers))]
 
 
 def check_together(rows: Tensor, together: int, who: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from zscope.cli import options
+from zscope.cli import gates, options
 
 if TYPE_CHECKING:
     from zscope.assays.run import Measurements
@@ -27,9 +27,18 @@ def assay(
     kinds: options.Kinds = None,
     variances: options.Variances = None,
     samples: options.Samples = None,
-    resamples: options.Resamples = 0,
+    resamples: Annotated[
+        int | None,
+        Option(
+            min=0,
+            help="Resamples for 95 % intervals, e.g. 200; 0 for none. Default 0; 200 for scores "
+            "of --require.",
+        ),
+    ] = None,
     set_: options.AssayOption = None,
     seed: options.Seed = 0,
+    require: gates.Require = None,
+    junit: gates.Junit = None,
     figures: Annotated[Path | None, Option(help="Save the figures in this folder.")] = None,
     format_: Annotated[
         str, Option("--format", help="Format of the figures: png, pdf or svg.")
@@ -53,6 +62,8 @@ def assay(
     and reused the next time, as long as nothing they depend on has changed. Of latents that are
     maps, with channels and places, the card "Ready for diffusion?" comes first.
 
+    With --require it is a quick gate: without names, only what the rules need is measured.
+
     Examples:
 
       zscope assay runs/mine
@@ -66,6 +77,8 @@ def assay(
       zscope assay folder-of-a-diffusers-vae diffusion --data pictures/
 
       zscope assay embeddings.npy --factors labels.csv
+
+      zscope assay runs/mine --require "passive <= 2" --require "mig > 0.3" --junit gate.xml
     """
     from zscope.cli.outputs import try_folder
     from zscope.errors import ConfigError
@@ -79,6 +92,7 @@ def assay(
         )
     options.check_output("assay", json=json, csv=csv)
     check_format(format_)
+    requirements = gates.read_requirements("assay", require, junit)
     if figures is not None:
         try_folder("assay: --figures", figures)
     from zscope.assays.choosing import assay_name, choose
@@ -93,7 +107,7 @@ def assay(
         report = measure_target(
             "assay",
             target,
-            names,
+            gates.needed(names, requirements),
             data=data,
             data_option=data_option,
             weights=weights,
@@ -109,11 +123,14 @@ def assay(
             quick=quick,
             progress=watch,
             brief=not json,
+            requirements=requirements,
         )
     files, unsaved = ({}, None) if figures is None else draw(report, figures, format_)
     show(report, names, files, everything=all_, json=json, csv=csv)
     if unsaved is not None:
         raise unsaved
+    if report.requirements is not None:
+        gates.end("assay", {target: report.requirements}, junit, silent=json or csv)
     finish(report.measurements, names, json=json, csv=csv)
     return None
 

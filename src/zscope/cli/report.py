@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from zscope.cli import options
+from zscope.cli import gates, options
 
 __all__ = ["report"]
 
@@ -24,8 +24,17 @@ def report(
     kinds: options.Kinds = None,
     variances: options.Variances = None,
     samples: options.Samples = None,
-    resamples: options.Resamples = 20,
+    resamples: Annotated[
+        int | None,
+        Option(
+            min=0,
+            help="Resamples for 95 % intervals; 0 for none. Default 20; 200 for scores of "
+            "--require.",
+        ),
+    ] = None,
     set_: options.AssayOption = None,
+    require: gates.Require = None,
+    junit: gates.Junit = None,
     seed: options.Seed = 0,
     fresh: options.Fresh = False,
     quick: options.Quick = False,
@@ -40,6 +49,9 @@ def report(
     If TARGET is a sweep or a folder of runs, the page has the table of their scores, figures
     and what differs between them; nothing is measured.
 
+    With --require the page begins with the outcome of each rule, and the exit code says whether all
+    hold: 0 if they do, 1 if one does not, 3 if one is undecided.
+
     Examples:
 
       zscope report runs/mine -o report.html
@@ -50,12 +62,16 @@ def report(
 
       zscope report folder-of-a-diffusers-vae --data pictures/
 
+      zscope report runs/mine --require "passive <= 2" --require "mig > 0.3" --junit gate.xml
+
       zscope report runs/beta -o sweep.html
     """
     from zscope.assays.choosing import assay_name, choose
 
+    requirements = gates.read_requirements("report", require, junit)
     if _is_family(target):
         given = {
+            "--require": require,
             "--data": data, "--data-option": data_option, "--weights": weights, "--set": set_,
             "--factors": factors, "--kinds": kinds, "--variances": variances,
             "--samples": samples, "--fresh": fresh, "--quick": quick,
@@ -79,7 +95,7 @@ def report(
         content = measure_target(
             "report",
             target,
-            names,
+            gates.needed(names, requirements) if names else None,
             data=data,
             data_option=data_option,
             weights=weights,
@@ -89,6 +105,8 @@ def report(
             set_=set_,
             samples=samples,
             resamples=resamples,
+            usual=20,
+            requirements=requirements,
             seed=seed,
             root=root,
             fresh=fresh,
@@ -104,8 +122,10 @@ def report(
 
         numbers = out.with_suffix(".json") if out.suffix.lower() == ".html" else out
         findings = [finding.to_dict() for finding in content.findings]
-        files = {"page": str(out), "numbers": str(numbers)}
+        files: dict[str, object] = {"page": str(out), "numbers": str(numbers)}
         card = {} if content.card is None else {"card": round_numbers(content.card.to_dict())}
+        if content.requirements is not None:
+            files["requirements"] = content.requirements.to_dict()
         outcome = {**card, "findings": findings, "failed": list(content.failed)}
         print(dumps({"format": 2, **files, **outcome}))
     else:
@@ -121,6 +141,8 @@ def report(
             print(f"The tracebacks {place}")
     if unsaved is not None:
         raise unsaved
+    if content.requirements is not None:
+        gates.end("report", {target: content.requirements}, junit, silent=json)
     finish(content.measurements, names, json=True)
 
 

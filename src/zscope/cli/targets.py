@@ -1,6 +1,7 @@
 """From command-line arguments to a recording and its report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from zscope.recording import Recording
     from zscope.report.build import Report
     from zscope.report.progress import Watch
+    from zscope.report.requirements import Requirement
 
 __all__ = [
     "command_line", "config_of", "data_for", "measure_target", "recording_of",
@@ -25,38 +27,49 @@ def measure_target(
     *,
     set_: list[str] | None,
     samples: int | None,
-    resamples: int,
+    resamples: int | None,
+    usual: int = 0,
     seed: int,
     root: Path | None,
     fresh: bool,
     quick: bool,
     progress: "Watch | None",
     brief: bool = False,
+    requirements: "Sequence[Requirement]" = (),
     **sources: Any,
 ) -> "Report":
     """The report of a target; `sources` are the further arguments of `recording_of`.
 
-    Unknown assays and options are refused before a model is loaded.
+    `names` None are all assays, an empty list none. Without `resamples` there are as many as is
+    `usual`, and more for scores that are required. Unknown assays and options are refused before a
+    model is loaded.
     """
     from zscope.assays.choosing import choose
     from zscope.assays.run import check_options, refuse_unused
     from zscope.kept import results_of
     from zscope.report.build import build
+    from zscope.report.requirements import with_resamples
 
     options = assay_options(set_)
     check_options(options)
-    refuse_unused(options, [entry.name for entry in choose(names or None)])
+    refuse_unused(options, [entry.name for entry in choose(names)])
+    # Without --resamples in a gate, so that the command that is printed measures the same again.
+    said = usual if resamples is None and not requirements else resamples
+    words = {"set": set_, **sources, "samples": samples, "resamples": said, "seed": seed}
+    words |= {"require": [each.text for each in requirements]}
+    if resamples is None:
+        resamples = usual
+        options = with_resamples(requirements, options)
     recording = recording_of(
         command, target, samples=samples, seed=seed, root=root, quick=quick, **sources
     )
-    words = {"set": set_, **sources, "samples": samples, "resamples": resamples, "seed": seed}
     line = command_line(command, target, names, words) + " --quick" * quick
     # The scores that are stored with a run are those of the usual samples.
     own_data = sources.get("data") is None
     kept = None if quick else results_of(target, recording.model, fresh=fresh, own_data=own_data)
     report = build(
         recording,
-        names or None,
+        names,
         options=options,
         resamples=resamples,
         progress=progress,
@@ -67,6 +80,8 @@ def measure_target(
         brief=brief,
     )
     say_not_kept(report)
+    if requirements:
+        report = replace(report, requirements=report.require(*requirements))
     return report
 
 

@@ -37,8 +37,10 @@ from zscope.report.findings import Check, Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.maps import map_pictures
 from zscope.report.progress import Watch, show_progress
+from zscope.report.requirements import Requirement, Requirements, judge
 from zscope.report.rules import RULES
 from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines, long_rows
+from zscope.report.traces import RowErrors, Traces, traces_of
 from zscope.results import Result, frame_of, html_table, text_table
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class Report:
     card: Card | None = None  # Ready for diffusion? None unless that was measured of latent maps
     channels: list[dict[str, Any]] = field(default_factory=list)  # of latent maps, a row each
     maps: dict[str, Any] | None = None  # pictures of them
+    requirements: Requirements | None = None  # if there are any
+    traces: Traces | None = None  # of single rows, to compare models
 
     @property
     def results(self) -> dict[str, Result]:
@@ -88,6 +92,18 @@ class Report:
     def faults(self) -> dict[str, Failure]:
         """Those of `failed` that are not assays."""
         return {name: each for name, each in self.failed.items() if name not in CATALOGUE}
+
+    @property
+    def explained_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the explained variance, over observations."""
+        return None if self.traces is None else self.traces.explained_interval
+
+    def require(self, *requirements: str | Requirement) -> Requirements:
+        """Whether the model meets requirements such as "mig > 0.3" and "passive <= 2".
+
+        The outcome is true if all have passed, so that it can be asserted in a test.
+        """
+        return judge(self, requirements)
 
     def __contains__(self, name: object) -> bool:
         return name in self.results or name in self.missing or name in self.failed
@@ -169,6 +185,7 @@ class Report:
             {
                 "format": 2,
                 "title": self.title,
+                **self._requirements(),
                 **({} if self.card is None else {"card": self.card.to_dict()}),
                 "findings": [finding.to_dict() for finding in self.findings],
                 "rules": [
@@ -193,6 +210,9 @@ class Report:
             }
         )
         return content
+
+    def _requirements(self) -> dict[str, Any]:
+        return {} if self.requirements is None else {"requirements": self.requirements.to_dict()}
 
     def _outcome(self, name: str) -> dict[str, Any]:
         if name in self.missing:
@@ -372,6 +392,7 @@ def build(
         explained=explained,
         reconstructions=compared,
         about=about,
+        traces=traces_of(recording),
     )
 
 
@@ -393,7 +414,9 @@ def _report_of_maps(
     model = recording.model
     if channels and model is not None and model.decodes and not model.needs_auxiliary:
         with isolate("reconstructions", failed), suppress(ZscopeError):
-            explained = reconstruct(recording).explained
+            made = reconstruct(recording)
+            RowErrors.of(made.observations, made.decoded).keep(recording)
+            explained = made.explained
         with isolate("pictures of channels", failed), suppress(ZscopeError):
             shown = [row["channel"] for row in channels]
             maps = None if brief else map_pictures(recording, results, shown)
@@ -411,6 +434,7 @@ def _report_of_maps(
         card=card,
         channels=channels,
         maps=maps,
+        traces=traces_of(recording),
     )
 
 
@@ -462,6 +486,7 @@ def compare_reconstructions(
 ) -> tuple[float | None, dict[str, Any] | None]:
     """The explained variance, and a few reconstructions."""
     made = reconstruct(recording)
+    RowErrors.of(made.observations, made.decoded).keep(recording)
     if brief:
         return made.explained, None
     count = len(made.observations)
