@@ -22,11 +22,12 @@ test: $(DEVELOP)
 test-slow: $(DEVELOP)
 	$(ONE) $(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
 
-# What `make test` skips because pythae and diffusers are not in .venv.
+# What `make test` skips because pythae, diffusers and trackers are not in .venv.
 test-adapters: .venv-adapters/ready
 	$(ONE) .venv-adapters/bin/python -m pytest tests/adapters/test_pythae_adapter.py \
-		tests/adapters/test_diffusers_adapter.py tests/test_examples.py \
-		tests/test_dependencies.py -k "adapter or diffusion"
+		tests/adapters/test_diffusers_adapter.py tests/adapters/test_trackers.py \
+		tests/test_examples.py tests/test_dependencies.py \
+		-k "adapter or diffusion or tensorboard or mlflow"
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 test-floors: .venv-floors/ready

@@ -4,6 +4,8 @@ A kernel's stderr is no terminal, and rich draws there with ipywidgets only, whi
 of HTML that is displayed once and then updated is shown by every front end.
 """
 
+import math
+import secrets
 import sys
 import time
 from html import escape
@@ -34,21 +36,18 @@ class Line:
     """A line with a bar below a cell: displayed once, then updated, at most 5 times a second."""
 
     def __init__(self) -> None:
-        self._handle: Any = None
-        self._shown = 0.0
+        self._name = secrets.token_hex(8)
+        self._first, self._shown = True, -math.inf
 
     def show(self, text: str, share: float | None = None, *, last: bool = False) -> None:
-        """Show a text, after a bar of which `share` is done (None: not known)."""
+        """Show a text after a bar of which `share` is done; None: how much is not known."""
         if not last and time.monotonic() - self._shown < 0.2:
             return
-        from IPython.display import display
-
         value = "" if share is None else f' value="{share:.4f}"'
         bar = f'<progress max="1"{value} style="vertical-align: middle; width: 16em"></progress>'
-        html = f"<div>{bar} <code>{escape(text)}</code></div>"
-        content = {"text/plain": text, "text/html": html}
-        if self._handle is None:
-            self._handle = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(content, raw=True)
-        self._shown = time.monotonic()
+        _shell().display_pub.publish(
+            {"text/plain": text, "text/html": f"<div>{bar} <code>{escape(text)}</code></div>"},
+            transient={"display_id": self._name},
+            update=not self._first,
+        )
+        self._first, self._shown = False, time.monotonic()

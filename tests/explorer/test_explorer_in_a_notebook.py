@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import httpx
 import nbclient
-import nbformat
 import pytest
 from conftest import TOKEN, Client, settle
 
 from zscope.explorer.frame import Frame, frame_address, show
 from zscope.explorer.session import Session
 
+nbformat = pytest.importorskip("nbformat")  # nbclient brings it
 FRAME = f"/{TOKEN}"
 
 
