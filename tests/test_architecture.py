@@ -15,7 +15,7 @@ ROOT = Path(zscope.__file__).parent
 
 # What each home may import of zscope, besides itself: every folder and module has a line.
 # Imports inside functions count too, except in `plot` methods, where a result asks a figure
-# of itself.
+# of itself, and where a run publishes itself with a report.
 FOUNDATION = {
     "types",
     "errors",
@@ -43,6 +43,7 @@ LIBRARY = MODEL | {
     *("map_summary", "usage", "recording", "assays", "monitor"),
 }
 MANY = {"collection", "tables"}
+PRESENTING = ("plot", "_plot", "save_for_hub", "push_to_hub")
 ARROWS = {
     "__init__": set(),
     "types": {"errors"},
@@ -112,7 +113,7 @@ def imports(file: Path) -> set[str]:
     drawing = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(("plot", "_plot"))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(PRESENTING)
     ]
     typing_only = [
         node

@@ -1,17 +1,13 @@
 """Models on the Hugging Face hub, from its cache or from a small hub on this machine."""
 
-import hashlib
-import json
 import shutil
 import sys
-import threading
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import small_hub
 import torch
-from hub_cache import COMMIT, keep
+from small_hub import COMMIT, keep
 
 import zscope as zs
 from zscope import hub
@@ -20,16 +16,7 @@ from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """An empty cache of the hub, which is out of reach."""
-    from huggingface_hub import constants
-
-    for name in ("HUGGINGFACE_HUB_CACHE", "HF_HOME", "HF_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
-    return tmp_path / "cache"
+    return small_hub.empty_cache(tmp_path / "cache", monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -50,72 +37,11 @@ def published(run, tmp_path):
     return folder
 
 
-class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as a download needs: the list of files, and each of them."""
-
-    def __init__(self, folder, asked, *arguments):
-        self.folder, self.asked = folder, asked
-        super().__init__(*arguments)
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def do_GET(self):
-        path = self.path.partition("?")[0]
-        self.asked.append(path)
-        names = [f.relative_to(self.folder).as_posix() for f in self.folder.rglob("*")
-                 if f.is_file()]  # fmt: skip
-        content, code = b"", 200
-        known = path.startswith(("/api/models/org/name", "/org/name/resolve/"))
-        if not known or ("/revision/" in path and not path.endswith(("/main", COMMIT))):
-            code, content = 404, b"{}"
-        elif "/tree/" in path:
-            content = [{"type": "file", "path": name, "size": 1, "oid": "0"} for name in names]
-        elif path.startswith("/api/"):
-            content = {
-                "id": "org/name",
-                "sha": COMMIT,
-                "siblings": [{"rfilename": n} for n in names],
-            }
-        else:
-            content = (self.folder / path.split("/", 5)[5]).read_bytes()
-        body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(code)
-        if code == 404:
-            missing = "RevisionNotFound" if "/org/name" in path else "RepoNotFound"
-            self.send_header("X-Error-Code", missing)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", hashlib.sha256(body).hexdigest())
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def online(published, monkeypatch):
-    """A hub at an address of this machine; what it was asked for."""
-    from huggingface_hub import constants
-
-    asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, published, asked))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setattr(constants, "ENDPOINT", address)
-    monkeypatch.setattr(
-        constants,
-        "HUGGINGFACE_CO_URL_TEMPLATE",
-        f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
-    )
-    yield asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    """The paths that a hub on this machine is asked for."""
+    with small_hub.serve(published, monkeypatch) as asked:
+        yield asked
 
 
 def same(model: zs.Autoencoder, other: zs.Autoencoder) -> bool:

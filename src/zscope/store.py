@@ -159,6 +159,44 @@ class Run:
             target.with_suffix(".npz").unlink(missing_ok=True)
         return target
 
+    def save_for_hub(
+        self,
+        folder: str | Path,
+        *,
+        repository: str | None = None,
+        report: Any = None,
+        license: str | None = None,
+    ) -> Path:
+        """Write what `push_to_hub` uploads to a new folder: weights, settings and model card.
+
+        Files that the run was trained on are named without their folders. `report` is the one on
+        the card; by default everything that applies is measured on the run's own data, or reused
+        where that was done before. `license` is its name on the hub, such as "apache-2.0".
+        """
+        from zscope.report import publishing
+
+        about: dict[str, Any] = {"repository": repository, "report": report, "license": license}
+        return publishing.save_for_hub(self, folder, **about)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        report: Any = None,
+        license: str | None = None,
+        private: bool = False,
+        token: str | None = None,
+    ) -> str:
+        """Upload the run with a model card to "org/name" on the Hugging Face hub; its address.
+
+        The repository is created if need be. Anyone can load it again: zs.load("hf:org/name").
+        `report` and `license` as in `save_for_hub`; `token` by default the one of hf auth login.
+        """
+        from zscope.report import publishing
+
+        about: dict[str, Any] = {"report": report, "license": license, "private": private}
+        return publishing.push_to_hub(self, repository, token=token, **about)
+
     def results(self) -> dict[str, dict[str, Any]]:
         """The saved results, by the name of the assay; large parts are arrays."""
         if self.path is None:

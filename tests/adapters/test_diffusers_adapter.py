@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hub_cache import keep
+from small_hub import keep
 
 import zscope as zs
 from zscope.adapters import from_diffusers

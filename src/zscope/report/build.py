@@ -252,6 +252,17 @@ class Report:
         write_all(contents)
         return path
 
+    def model_card(self, folder: str | Path, *, license: str | None = None) -> Path:
+        """Write a model card for the Hugging Face hub: README.md with figures/ beside it.
+
+        It has the findings, reconstructions, the table of latents, figures and scores. A README.md
+        that is not a model card of zscope is never replaced. `license` is its name on the hub, such
+        as "apache-2.0". A run writes its card with its weights: `run.push_to_hub`.
+        """
+        from zscope.report.model_card import write_model_card
+
+        return write_model_card(self, folder, license=license)
+
     def _content(self, suffix: str, progress: Watch | None) -> bytes:
         """The report as the bytes of a file with this ending."""
         if suffix == ".html":
