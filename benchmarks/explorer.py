@@ -63,7 +63,7 @@ def main() -> int:
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = browser.new_page()
-        page.goto(address)
+        page.goto(address + "#latents")
         page.wait_for_selector("canvas.decoded")
         page.wait_for_timeout(1000)
         page.evaluate(MOVE, [5, True])

@@ -15,6 +15,8 @@ from zscope.explorer.serving import create_server
 from zscope.explorer.session import Session
 
 TOKEN = "a-token-for-tests"
+# The explanation is for the first visit; addresses such as about:blank have no storage.
+VISITED = "try { localStorage.setItem('zscope-explained', '1'); } catch {}"
 # Counts what the page has put off, by timer or to the next frame, before its scripts run.
 COUNT = """
 window.putOff = new Set();
@@ -243,6 +245,7 @@ def maps_address(maps):
 def new_tab(browser):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(60_000)
+    context.add_init_script(VISITED)
     context.add_init_script(COUNT)
     yield context.new_page()
     context.close()

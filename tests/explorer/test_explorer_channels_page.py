@@ -54,7 +54,7 @@ def shown_pixels(page):
 def test_a_model_of_maps_opens_on_its_channels(tab, maps_address):
     with open_page(tab, maps_address) as page:
         settle(page)
-        assert page.get_by_role("tab").all_inner_texts() == ["Channels", "Compare"]
+        assert page.get_by_role("tab").all_inner_texts() == ["Channels", "Codes", "Compare"]
         assert page.get_by_role("tab", selected=True).inner_text() == "Channels"
         assert "latents 4 × 8 × 8 (channels × height × width)" in page.inner_text("#about")
         assert page.locator(".channel h3").all_inner_texts() == [f"channel {k}" for k in range(4)]

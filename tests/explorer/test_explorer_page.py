@@ -10,7 +10,7 @@ from conftest import QUIET, Principal, new_tab, open_page, running, settle
 import zscope as zs
 from zscope.explorer.session import Session
 
-VIEWS = ["Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
+VIEWS = ["Codes", "Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
 PIXELS = """canvas => Array.from(
   canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data)"""
 SET = """(one, value) => {
@@ -46,6 +46,10 @@ CONTRAST = """() => {
   }
   return bad;
 }"""
+
+
+def name_of(title):
+    return {"Codes": "overview"}.get(title, title.lower())
 
 
 def picture(page, selector):
@@ -90,7 +94,7 @@ def tour(tab, address):
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_opens_by_its_tab(tour, name):
-    assert f"#{name.lower()}" in tour[name]["url"]
+    assert f"#{name_of(name)}" in tour[name]["url"]
     assert "token" not in tour[name]["url"]
     assert name in tour[name]["title"]
     assert tour[name]["text"]
@@ -98,7 +102,7 @@ def test_every_view_opens_by_its_tab(tour, name):
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_has_its_json(tour, name):
-    assert tour[name]["twin"].startswith(f"api/{name.lower()}")
+    assert tour[name]["twin"].startswith(f"api/{name_of(name)}")
     assert "error" not in tour[name]["answer"]
 
 
@@ -152,7 +156,7 @@ def test_moving_a_slider_changes_the_picture_to_the_decoded_one(tab, address, pi
 
 def test_the_time_from_slider_to_picture_is_shown(tab, address):
     """How long it may be is for benchmarks/explorer.py: this holds on any machine."""
-    with open_page(tab, address) as page:
+    with open_page(tab, address, "#latents") as page:
         settle(page)
         move(page, 0, -2)
         assert float(page.locator(".decoded").get_attribute("data-latency")) > 0
@@ -160,7 +164,7 @@ def test_the_time_from_slider_to_picture_is_shown(tab, address):
 
 
 def test_codes_are_drawn_projected_and_started_from_data(tab, address, pictures):
-    with open_page(tab, address) as page:
+    with open_page(tab, address, "#latents") as page:
         settle(page)
         for source in ("Prior", "Posterior", "Hybrid", "Uniform"):
             before = picture(page, "canvas.decoded")
@@ -282,6 +286,7 @@ def test_a_sample_of_a_sheet_opens_in_latents(tab, address):
 @pytest.mark.parametrize(
     "link",
     [
+        "#overview?method=latents&first=2&second=0&by=factor:2&window=-1,2,-1,1",
         "#latents?z=1.5,-0.5,0,0.25,0,0",
         "#latents?sample=23",
         "#map?first=2&second=0&grid=24&sample=4&layer=curvature&factor=2&a=-1,0.5&b=1,1",
@@ -343,9 +348,10 @@ def test_views_and_sliders_are_reached_without_a_mouse(tab, address):
         page.keyboard.press("End")
         settle(page)
         assert page.evaluate("document.activeElement.textContent") == "Compare"
-        page.keyboard.press("ArrowRight")
-        settle(page)
-        assert page.evaluate("document.activeElement.textContent") == "Latents"
+        for title in ("Codes", "Latents"):
+            page.keyboard.press("ArrowRight")
+            settle(page)
+            assert page.evaluate("document.activeElement.textContent") == title
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid"
         before = picture(page, "canvas.decoded")
@@ -380,7 +386,7 @@ def test_features_of_rows_are_called_by_their_names(tab):
     x = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
     data = zs.data.from_arrays(x, feature_names=("height", "weight"))
     session = Session(zs.wrap(lambda x: x, lambda z: z), data, name="named")
-    with running(session) as address, open_page(tab, address) as page:
+    with running(session) as address, open_page(tab, address, "#latents") as page:
         settle(page)
         names = page.locator(".decoded table tbody th").all_inner_texts()
         assert names == ["height", "weight"]
@@ -398,7 +404,7 @@ def test_a_model_that_throws_is_said_on_the_page_which_goes_on(tab, address, pic
 
     model.decode = throwing
     try:
-        tab.goto(address)
+        tab.goto(address + "#latents")
         tab.wait_for_selector(".latent")
         settle(tab)
         slider = tab.locator("#slider-0")
@@ -506,7 +512,7 @@ def test_after_a_model_throws_no_former_picture_stays(tab, failing, link, monkey
 
 
 def test_after_a_model_of_rows_throws_no_former_line_stays(tab, rows_address, rows, monkeypatch):
-    tab.goto(rows_address)
+    tab.goto(rows_address + "#latents")
     tab.wait_for_selector(".latent")
     settle(tab)
     assert tab.locator(".decoded svg").count() == 1
@@ -525,7 +531,7 @@ def test_after_a_model_of_rows_throws_no_former_line_stays(tab, rows_address, ro
 def test_several_browsers_are_served_at_once(browser, tab, address):
     with (
         new_tab(browser) as second,
-        open_page(tab, address) as one,
+        open_page(tab, address, "#latents") as one,
         open_page(second, address, "#map?grid=24") as other,
     ):
         settle(one)
@@ -538,7 +544,7 @@ def test_several_browsers_are_served_at_once(browser, tab, address):
 
 def test_a_server_that_has_gone_is_said_so(tab, rows):
     with running(rows) as address:
-        tab.goto(address)
+        tab.goto(address + "#latents")
         tab.wait_for_selector(".latent")
     tab.get_by_role("tab", name="Samples").click()
     tab.locator("#alert").wait_for(state="visible")

@@ -21,8 +21,10 @@ from zscope.results import plain
 PACKAGE = Path(zscope.__file__).parent
 STATIC = PACKAGE / "explorer" / "static"
 VIEWS = [endpoint.name for endpoint in ENDPOINTS.values() if endpoint.title]
-VECTOR_VIEWS = ["latents", "map", "matrix", "graph", "samples", "compare"]
+VECTOR_VIEWS = ["overview", "latents", "map", "matrix", "graph", "samples", "compare"]
 REQUIRED = {
+    "pictures": {"samples": [0, 3]},
+    "selection": {"samples": [5, 2, 5]},
     "decode": {"codes": [[0.5, -1, 0.25, 0, 2, -0.5]]},
     "traversal": {"latent": 0},
     "map": {"grid": 6},
@@ -202,7 +204,7 @@ def test_a_view_added_by_the_recipe_has_a_tab_a_panel_a_link_and_its_json(tab, e
         page.get_by_role("tab", name="Norms").click()
         settle(page)
         assert page.get_by_role("tabpanel").inner_text() == "Mean norm 5.00"
-        assert page.locator("#json").get_attribute("href") == "/api/norms?power=2"
+        assert page.locator("#json").get_attribute("href") == "api/norms?power=2"
         page.goto(page.url.split("#")[0] + "#norms?power=1")
         settle(page)
         assert page.get_by_role("tabpanel").inner_text() == "Mean norm 7.00"

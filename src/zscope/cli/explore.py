@@ -1,5 +1,6 @@
 """zscope explore: explore a model in the browser."""
 
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
@@ -22,6 +23,10 @@ def explore(
     ] = None,
     samples: Annotated[
         int | None, Option(help="Observations to encode (default 4,000; of latent maps 512).")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        Option(help="Your own labels, a row for each observation: .csv, .npy, .parquet, …"),
     ] = None,
     seed: Seed = 0,
     port: Annotated[int, Option(help="Port to listen on; 0 for any free port.")] = 0,
@@ -60,4 +65,5 @@ def explore(
         port=port,
         browser=browser,
         root=root,
+        labels=labels,
     )

@@ -30,14 +30,16 @@ def explore(
     port: int = 0,
     browser: bool = True,
     root: str | Path | None = None,
+    labels: Any = None,
 ) -> "Frame | None":
     """Explore the latent space of a model in the browser, until Ctrl-C; or below a notebook's cell.
 
     `target`, and the second model `compare`, are whatever `zs.load` accepts. `data` is a
     Dataset, an array, or the name of a dataset or file as in `zs.data.load`; without it, the
     data of the run (held-out ones if it has any), looked up under `root`; `samples` of them are
-    encoded (by default 4,000, or 512 where latents are maps). The page is served
-    at `host` and `port` (0: any free port), and opened in the `browser`.
+    encoded (by default 4,000, or 512 where latents are maps). `labels` of your own, a row for each
+    observation of the data, can colour the codes: an array, a data frame, or a file. The page is
+    served at `host` and `port` (0: any free port), and opened in the `browser`.
 
     In a notebook the call returns at once, with a `Frame` that shows the page below the cell, as
     the last value of the cell or by `display(frame)`. It explores a copy of the model, so that
@@ -86,6 +88,7 @@ def explore(
             seed=seed,
             other=other,
             other_name="" if other is None else name_of(compare, other),
+            labels=labels,
         )
 
     if in_notebook():

@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,11 +21,15 @@ from zscope.assays.run import measure
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
+from zscope.explorer.embedding import Umap
+from zscope.explorer.labels import labels_of
 from zscope.explorer.lanes import Lane, interruptible
 from zscope.explorer.rendering import Renderer
+from zscope.factors import Factors
 from zscope.layout import Layout
 from zscope.randomness import named_generator
 from zscope.recording import Recording, record
+from zscope.report.codes import Holes, hole_scores
 from zscope.report.latents import latent_table
 
 __all__ = ["Session", "Subject"]
@@ -109,14 +114,19 @@ class Session:
         seed: int = 0,
         other: Autoencoder | None = None,
         other_name: str = "other",
+        labels: Any = None,
     ) -> None:
         self.dataset = dataset = as_dataset(data)
         self.seed = seed
+        every = None if labels is None else labels_of(labels, len(dataset))
         self.live = Lane("live")
         self.slow = Lane("slow")
         self._cache: OrderedDict[Any, Any] = OrderedDict()
         self._reconstructions: OrderedDict[int, tuple[Tensor, Tensor]] = OrderedDict()
+        self._umap: Umap | None = None
         self.subject = self._subject(name, _record(name, autoencoder, dataset, samples, seed))
+        rows = self.recording.rows
+        self.labels = every if every is None or rows is None else every.rows(rows.numpy())
         self.other = None
         if other is not None:
             recording = _record(other_name, other, dataset, samples, seed)
@@ -150,7 +160,8 @@ class Session:
 
     def close(self) -> bool:
         """Stop the threads, and return whether they have stopped."""
-        return all([self.live.close(), self.slow.close()])
+        stopped = [self.live.close(), self.slow.close()]
+        return all(stopped) and (self._umap is None or not self._umap.thread.is_alive())
 
     def cached(self, key: Any, compute: Callable[[], T]) -> T:
         """The result of `compute` for this key, computed once.
@@ -222,6 +233,29 @@ class Session:
         score = self.hole_reference.score(codes, answers=posterior.mean, decoded=x)
         return x, posterior.mean, score
 
+    @property
+    def has_hole_scores(self) -> bool:
+        return isinstance(self.hole_reference, HoleReference)
+
+    def hole_scores(self, rows: list[int] | None = None) -> Holes:
+        """The hole scores of recorded codes, by default of all; call it from the slow lane only."""
+        reference = self.hole_reference
+        if not isinstance(reference, HoleReference):
+            raise reference
+        model = self.subject.copy.autoencoder
+        if rows is None:
+            return self.cached("holes", lambda: hole_scores(reference, self.codes, model))
+        if "holes" in self._cache:
+            ratio, in_hole = self._cache["holes"]
+            return ratio[rows], in_hole[rows]
+        return hole_scores(reference, self.codes[rows], model)
+
+    def umap(self) -> Umap:
+        """A UMAP of the codes, which begins when it is first asked for."""
+        if self._umap is None:
+            self._umap = Umap(self.codes, self.seed)
+        return self._umap
+
     def reconstruction(self, row: int) -> tuple[Tensor, Tensor]:
         """(decoded, response) of a recorded sample; call it from the live lane only."""
         if row not in self._reconstructions:
@@ -241,11 +275,10 @@ class Session:
     def to_dict(self) -> dict[str, Any]:
         """The facts that the page starts with."""
         data = self.recording.data
-        labels = data.factor_labels
         factors = [
-            {"name": name, "kind": kind, "size": size, "values": list(labels.get(name, []))}
-            for name, kind, size in zip(
-                data.factor_names, data.factor_kinds, data.factor_sizes, strict=True
+            {**column, "size": size}
+            for column, size in zip(
+                columns_of(self.recording.factors), data.factor_sizes, strict=True
             )
         ]
         return {
@@ -261,10 +294,11 @@ class Session:
             if self.maps is None
             else {**self.maps.to_dict(), "note": self.model.layout_note},
             "factors": factors,
+            "labels": columns_of(self.labels),
+            "spreads": not self.recording.posterior.deterministic,
+            "files": ["csv"] if find_spec("pyarrow") is None else ["csv", "parquet"],
             "start": self.start,
-            "no_hole_scores": None
-            if isinstance(self.hole_reference, HoleReference)
-            else str(self.hole_reference),
+            "no_hole_scores": None if self.has_hole_scores else str(self.hole_reference),
             "compare": None if self.other is None else self.other.name,
             "similarities": self.similarities,
         }
@@ -309,6 +343,16 @@ class Session:
             return hole_reference(self.model, self.recording)
         except Undefined as error:
             return error
+
+
+def columns_of(table: Factors | None) -> list[dict[str, Any]]:
+    """Name, kind and words of each factor."""
+    if table is None:
+        return []
+    return [
+        {"name": name, "kind": kind, "values": list(table.labels.get(name, ()))}
+        for name, kind in zip(table.names, table.kinds, strict=True)
+    ]
 
 
 def _record(

@@ -34,6 +34,7 @@ from zscope.assays.regime.types import variable_types
 from zscope.assays.responses.holes import ENTRY, HoleReference, hole_reference
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, MissingExtra, Undefined, did_you_mean
+from zscope.factors import Factors
 from zscope.recording import Recording
 from zscope.report.latents import latent_table
 from zscope.results import plain
@@ -131,11 +132,12 @@ def code_table(
     rows: Sequence[int] | slice = slice(None),
     *,
     holes: bool | Holes = True,
+    labels: Factors | None = None,
 ) -> CodeTable:
     """The codes of a recording, or of some of its observations, with all that is known of each.
 
-    With `holes`, each code is decoded and encoded once more; or they are those of all observations,
-    if known already.
+    With `holes`, each code is decoded and encoded once more; or they are the scores of these rows,
+    if known already. `labels` are columns of one's own, for all observations of the recording.
     """
     order = np.arange(len(recording))[rows]
     index = order if recording.rows is None else recording.rows.numpy()[order]
@@ -156,12 +158,8 @@ def code_table(
             "displacement of the code when it is decoded and encoded again, divided by the median "
             "of posterior samples"
         )
-    if recording.factors is not None:
-        for k, factor in enumerate(about["factors"]):
-            factor["column"] = _free_name(factor["name"], columns)
-            columns[factor["column"]] = _values(
-                recording.factors.values[order, k], factor["values"]
-            )
+    for kind, table in {"factors": recording.factors, "labels": labels}.items():
+        about[kind] = [] if table is None else _add_columns(columns, table.rows(order))
     paths = None if recording.dataset is None else recording.dataset.paths
     columns["path"] = np.full(len(order), "", object) if paths is None else paths[order]
     return CodeTable(columns, plain(about))
@@ -181,7 +179,7 @@ def _holes(
 ) -> tuple[Holes | None, str]:
     """The hole scores of some rows, or why there are none."""
     if not isinstance(holes, bool):
-        return (holes[0][order], holes[1][order]), ""
+        return holes, ""
     if not holes:
         return None, "not asked for"
     if reason := unmet(ENTRY, recording):
@@ -194,7 +192,7 @@ def _holes(
 
 
 def _metadata(recording: Recording, count: int) -> dict[str, Any]:
-    data, factors = recording.dataset, recording.factors
+    data = recording.dataset
     return {
         "format": FORMAT,
         "zscope": __version__,
@@ -204,12 +202,6 @@ def _metadata(recording: Recording, count: int) -> dict[str, Any]:
         "seed": recording.seed,
         "layout": None if recording.layout is None else list(recording.layout.shape),
         "latents": _latents(recording),
-        "factors": []
-        if factors is None
-        else [
-            {"name": name, "kind": kind, "values": list(map(str, factors.labels.get(name, ())))}
-            for name, kind in zip(factors.names, factors.kinds, strict=True)
-        ],
     }
 
 
@@ -227,11 +219,16 @@ def _latents(recording: Recording) -> list[dict[str, Any]]:
     ]
 
 
-def _free_name(name: str, columns: dict[str, np.ndarray]) -> str:
-    """The name of a factor as that of a column, which no other column has."""
-    while name in (*columns, "path"):
-        name = f"factor_{name}"
-    return name
+def _add_columns(columns: dict[str, np.ndarray], table: Factors) -> list[dict[str, Any]]:
+    """Add a column for each factor, and return what is known of them."""
+    about = []
+    for k, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
+        words, column = list(map(str, table.labels.get(name, ()))), name
+        while column in (*columns, "path"):  # no column hides another
+            column = f"factor_{column}"
+        columns[column] = _values(table.values[:, k], words)
+        about.append({"name": name, "column": column, "kind": kind, "values": words})
+    return about
 
 
 def _values(values: np.ndarray, words: Sequence[str]) -> np.ndarray:

@@ -9,6 +9,10 @@
 //   show(parameters)  called whenever the view is opened or its link changes. The parameters are
 //                     texts of the address and may be missing or wrong: use defaults for these.
 //   recolour()        optional; called when the page changes between light and dark colours
+//   table()           optional; {columns, rows} of what it shows, for a file of CSV, or null
+//   downloads         optional; further files, [text, function that saves the file]
+//   shortcuts         optional; its keys, [key, what it does], for the help
+//   press(event)      optional; called for keys that no control takes; true if it was one of its keys
 //
 // `context` holds the answer of /api/session as `session`, the format of observations as `look`,
 // and what a view may do to the page: fail(error), clear(endpoint), say(text),
@@ -16,8 +20,10 @@
 // A view that fails also removes what it shows, which is the answer to another question.
 // A file that does not keep to this is reported by name, here and on the console.
 
-import { SERVER, api, h, hashOf, queryOf, readHash } from "./core.js";
+import { SERVER, api, h, hashOf, queryOf, readHash, store, stored } from "./core.js";
 import { dark } from "./colour.js";
+import { csvOf, pngOf, save, svgOf } from "./files.js";
+import { makeHelp } from "./help.js";
 
 const main = document.getElementById("view");
 const alertBox = document.getElementById("alert");
@@ -158,23 +164,6 @@ function makeTabs() {
   });
 }
 
-// In the frame of a notebook, a browser that keeps nothing of third parties refuses storage.
-function storedTheme() {
-  try {
-    return localStorage.getItem("zscope-theme");
-  } catch {
-    return null;
-  }
-}
-
-function storeTheme(name) {
-  try {
-    localStorage.setItem("zscope-theme", name);
-  } catch {
-    // It holds until the page is loaded again.
-  }
-}
-
 function makeThemeButton() {
   const button = document.getElementById("theme");
   const set = (name) => {
@@ -186,11 +175,11 @@ function makeThemeButton() {
   };
   button.addEventListener("click", () => {
     const name = dark() ? "light" : "dark";
-    storeTheme(name);
+    store("zscope-theme", name);
     set(name);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set(storedTheme()));
-  set(storedTheme());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set(stored("zscope-theme")));
+  set(stored("zscope-theme"));
 }
 
 function makeLinkButton() {
@@ -204,6 +193,58 @@ function makeLinkButton() {
     }
     setTimeout(() => (button.textContent = "Copy link"), 1500);
   });
+}
+
+/** The menu of files: of the picture that the view shows, and of its data. */
+function makeExportMenu() {
+  const menu = document.getElementById("export");
+  const items = document.getElementById("export-items");
+  const nameOf = (suffix) => `zscope-${session.name.replaceAll(/[^\w.-]+/g, "-")}-${current}.${suffix}`;
+  const write = (suffix, type, content) => save(nameOf(suffix), type, content);
+  const actions = (view) => [
+    ["Picture as SVG", () => write("svg", "image/svg+xml", svgOf(view.root).svg)],
+    ["Picture as PNG", async () => write("png", "image/png", await pngOf(svgOf(view.root)))],
+    ...(view.table?.() ? [["Data as CSV", () => write("csv", "text/csv", csvOf(view.table()))]] : []),
+    ...(view.downloads ?? []),
+  ];
+  menu.addEventListener("toggle", () => {
+    const view = views[current];
+    if (!menu.open || !view) return items.replaceChildren();
+    items.replaceChildren(
+      ...actions(view).map(([text, run]) =>
+        h("button", { type: "button", onclick: async () => {
+          menu.open = false;
+          try {
+            await run();
+          } catch (error) {
+            fail(Object.assign(error, { about: "export", message: `explorer: the file could not be made (${error.message}). Save the page with the browser instead.` }));
+          }
+        } }, text)),
+    );
+  });
+  document.addEventListener("pointerdown", (event) => !menu.contains(event.target) && (menu.open = false));
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  document.getElementById("json").addEventListener("click", () => (menu.open = false));
+}
+
+/** Keys of the page, and those of the view that no control takes. */
+function makeKeys(help) {
+  const names = session.views.map((view) => view.name);
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input:not([type=range], [type=radio], [type=checkbox]), select, textarea")) return;
+    const step = { "[": names.length - 1, "]": 1 }[event.key];
+    if (event.key === "?") help.toggle();
+    else if (event.key === "Escape") help.close();
+    else if (step) open(names[(names.indexOf(current) + step) % names.length], undefined, true);
+    else if (!views[current]?.press?.(event)) return;
+    event.preventDefault();
+  });
+  document.getElementById("help-button").addEventListener("click", help.toggle);
 }
 
 function navigate() {
@@ -228,8 +269,10 @@ try {
   const latents = layout ? `latents ${[layout.channels, ...layout.places].join(" × ")} (channels × ${layout.names.join(" × ")})` : `${session.latents.length} latents`;
   document.getElementById("about").textContent =
     `${session.name} · ${session.model}, ${latents} · ${session.data} (${shape}), ${session.samples} samples` + (session.compare ? ` · compared with ${session.compare}` : "");
+  makeExportMenu();
   navigate();
   window.addEventListener("hashchange", navigate);
+  makeKeys(makeHelp({ session, look: session.observation }, () => views[current]?.shortcuts ?? []));
 } catch (error) {
   main.replaceChildren();
   fail(error);

@@ -345,6 +345,7 @@ export function make(context) {
 
   return {
     root,
+    table: () => shown && { columns: ["channel", "mean", "std", "offset", "gain", "displaced"], rows: session.layout.mean.map((mean, channel) => [channel, mean, session.layout.std[channel], state.offset[channel], state.gain[channel], shown.displaced[channel]]) },
     show(parameters) {
       const numbers = (text, group) => (text && text.split(",").length % group === 0 ? readVector(text, text.split(",").length) : null) ?? [];
       const within = (value, low, high, otherwise) => (value !== undefined && value !== "" && Number(value) >= low && Number(value) <= high ? Number(value) : otherwise);

@@ -92,6 +92,7 @@ export function make(context) {
       figures),
       h("section", { className: "half" }, h("h2", {}, "Similarity of the models"), h("div", { className: "toolbar" }, of, working), readout, holder),
     ),
+    table: () => similarity && { columns: [`${session.name} \\ ${session.compare}`, ...similarity.columns], rows: similarity.rows.map((name, j) => [name, ...similarity.values[j]]) },
     show(parameters) {
       state.sample = readIndex(parameters.sample, session.samples);
       state.of = session.similarities.includes(parameters.of) ? parameters.of : "layers";

@@ -29,6 +29,25 @@ function countPending(change) {
 
 /** The answer of an endpoint; an Error has a message that can be shown. The event "answered"
  * removes the message about an endpoint once it answers again. */
+// In the frame of a notebook, a browser that keeps nothing for third parties refuses storage.
+
+/** What was stored under a key; null if nothing was, or nothing may be. */
+export function stored(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+export function store(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // Then it holds until the page is loaded again.
+  }
+}
+
 export async function api(name, parameters = {}, signal = undefined) {
   countPending(1);
   try {
@@ -166,6 +185,14 @@ export function readHalves({ half }) {
   const values = new Float32Array(raw.length / 2);
   for (let k = 0; k < values.length; k++) values[k] = halves[raw.charCodeAt(2 * k) | (raw.charCodeAt(2 * k + 1) << 8)];
   return values;
+}
+
+/** The numbers of {floats}: base64 of little-endian 32-bit numbers. */
+export function readFloats({ floats }) {
+  const raw = atob(floats);
+  const bytes = new Uint8Array(raw.length);
+  for (let k = 0; k < raw.length; k++) bytes[k] = raw.charCodeAt(k);
+  return new Float32Array(bytes.buffer);
 }
 
 export function readPair(text) {

@@ -42,7 +42,7 @@ export function observation(look, { size = 96, label = "", table = false } = {})
 }
 
 /** Draw the bytes of a picture on a canvas. */
-function paint(canvas, data) {
+export function paint(canvas, data) {
   const { width, height, channels } = data;
   const raw = atob(data.bytes);
   const image = new ImageData(width, height);

@@ -165,6 +165,8 @@ export function make(context) {
       h("p", { className: "hint" }, "An arrow means that replacing the first latent changes the second: clearly more than the smallest weight (1: as much as replacing the second itself), and more than the noise of its posterior. Click a latent or an arrow to see its traversal." + (look.kind === "picture" ? " The pictures show each latent at the low and the high end of its range." : "")),
       h("div", { className: "split" }, holder, h("div", { className: "side" }, note, trace.root, h("details", {}, h("summary", {}, "Edges as a table"), list))),
     ),
+    table: () => graph && { columns: ["from", "to", "weight"], rows: graph.edges.map(({ from, to, weight }) => [from, to, weight]) },
+    shortcuts: [["Tab", "from latent to latent and arrow to arrow"], ["Enter", "show the traversal"]],
     show(parameters) {
       const value = Number(parameters.threshold);
       state.threshold = parameters.threshold !== undefined && Number.isFinite(value) && value >= 0 ? value : null;

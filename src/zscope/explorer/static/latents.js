@@ -15,6 +15,7 @@ export function make(context) {
   let sample = null; // the data sample that z started from
   let edited = false; // whether z has been changed since
   let seed = 1;
+  let response = null; // R(z) of the code that is drawn
   let animation = 0; // the number of the projection that is played
 
   // The observations: decoded from z, the data sample, decoded from R(z).
@@ -67,6 +68,7 @@ export function make(context) {
 
   /** Remove what belongs to another code than the sliders'. */
   function failed(error) {
+    response = null;
     decoded.blank();
     again.blank();
     for (const row of rows.values()) row.setResponse(null);
@@ -80,7 +82,8 @@ export function make(context) {
     if (shownSample && look.kind === "row") others.unshift({ values: shownSample.observation.values, className: "grey", label: "data" });
     decoded.show(answer.decoded, look.kind === "row" ? others : undefined);
     if (look.kind === "picture") again.show(answer.decoded_response);
-    for (const [latent, row] of rows) row.setResponse(answer.response[latent]);
+    response = answer.response;
+    for (const [latent, row] of rows) row.setResponse(response[latent]);
     meter.replaceChildren(...displacement(answer.displacement, session.no_hole_scores));
   }
 
@@ -195,6 +198,25 @@ export function make(context) {
     context.clear("project"); // the code that it failed for has changed
   }
 
+  /** Focus the slider of a latent, and move it by some of its steps. */
+  function choose(latent, steps = 0) {
+    const range = document.getElementById(`slider-${latent}`);
+    range?.focus();
+    if (!range || !steps) return;
+    range.value = Number(range.value) + 10 * steps * Number(range.step);
+    for (const name of ["input", "change"]) range.dispatchEvent(new Event(name, { bubbles: true }));
+  }
+  function press({ key, target }) {
+    const digit = "1234567890".indexOf(key);
+    const arrow = { ArrowLeft: -1, ArrowRight: 1 }[key];
+    if (digit >= 0 && digit < rows.size && key.length === 1) choose([...rows.keys()][digit]);
+    else if (arrow && !target.closest("input, button, a, summary, [role=tab], canvas")) choose(shownLatent, arrow);
+    else if (key === "n" || key === "p") startFrom((sample ?? session.start) + (key === "n" ? 1 : -1));
+    else if (key === "r") startFrom(Math.floor(Math.random() * session.samples));
+    else return false;
+    return true;
+  }
+
   const root = h(
     "div",
     { className: "latents" },
@@ -228,6 +250,9 @@ export function make(context) {
 
   return {
     root,
+    press,
+    shortcuts: [["1 … 9 0", "choose one of the first ten latents"], ["← →", "move the chosen latent"], ["n p", "the next and the previous sample"], ["r", "a random sample"]],
+    table: () => z && response && { columns: ["latent", "type", "z", "response"], rows: session.latents.map(({ latent, type }) => [latent, type ?? "", z[latent], response[latent]]) },
     show(parameters) {
       stop();
       const vector = readVector(parameters.z, count);

@@ -2,7 +2,7 @@
 
 import { factorColours } from "./colour.js";
 import { Latest, api, busy, choices, field, h, number, precise, readIndex, readPair, readVector, select, writePair, writeVector } from "./core.js";
-import { colourBar, legend, lines, observation, strip } from "./draw.js";
+import { colourBar, legend, lines, observation, paint, strip } from "./draw.js";
 import { displacement } from "./latents.js";
 import { colourRange, drawPlane } from "./plane.js";
 
@@ -16,10 +16,12 @@ const LAYERS = {
   none: ["None", ""],
 };
 
+const PICTURES = 9; // along each side of the map
+
 export function make(context) {
   const { session, look } = context;
   const latents = session.latents.map((row) => row.latent);
-  const state = { first: null, second: null, layer: "divergence", factor: null, sample: null, z: null, grid: 48, within: "plane", a: null, b: null, p: null };
+  const state = { first: null, second: null, layer: "divergence", factor: null, sample: null, z: null, grid: 48, pictures: false, within: "plane", a: null, b: null, p: null };
   let plane = null;
   let path = null;
   let response = null; // of the point that is decoded
@@ -54,8 +56,8 @@ export function make(context) {
       finest = fine;
     },
     (error) => {
-      plane = scale = null;
-      finest = "";
+      plane = scale = decodedPictures = null;
+      finest = decodedAt = "";
       canvas.width = canvas.height; // clears it
       canvas.classList.add("failed");
       legends.replaceChildren();
@@ -67,6 +69,7 @@ export function make(context) {
 
   function showMap(answer) {
     plane = answer;
+    decodePictures.ask();
     canvas.classList.remove("failed");
     if (state.first === null || state.second === null) {
       [state.first, state.second] = plane.dims;
@@ -78,6 +81,42 @@ export function make(context) {
     render();
     showLegends();
   }
+
+  // Decoded pictures on the map.
+  let decodedPictures = null; // rows of canvases, from below
+  let decodedAt = ""; // the plane that they are of
+  const decodePictures = new Latest(
+    async (signal) => {
+      if (!state.pictures || !plane) return render();
+      const key = JSON.stringify([plane.dims, plane.extent, plane.base]);
+      if (key === decodedAt) return render();
+      decodedPictures = null;
+      const [low0, high0, low1, high1] = plane.extent;
+      const at = (k, low, high) => low + ((k + 0.5) / PICTURES) * (high - low);
+      const codes = Array.from({ length: PICTURES * PICTURES }, (_, k) => {
+        const z = [...plane.base];
+        z[plane.dims[0]] = at(k % PICTURES, low0, high0);
+        z[plane.dims[1]] = at(Math.floor(k / PICTURES), low1, high1);
+        return z;
+      });
+      const { decoded } = await api("decode", { codes }, signal);
+      const canvases = decoded.map((one) => {
+        const picture = document.createElement("canvas");
+        paint(picture, one);
+        return picture;
+      });
+      decodedPictures = Array.from({ length: PICTURES }, (_, k) => canvases.slice(k * PICTURES, (k + 1) * PICTURES));
+      decodedAt = key;
+      render();
+    },
+    (error) => {
+      decodedPictures = null;
+      decodedAt = "";
+      render();
+      context.fail(error);
+    },
+    { abort: true },
+  );
 
   // The point that is decoded.
   const decode = new Latest(async () => {
@@ -156,7 +195,7 @@ export function make(context) {
   function render() {
     if (!plane || !canvas.isConnected) return;
     const colours = plane.factor ? factorColours(session.factors[state.factor], plane.factor) : null;
-    scale = drawPlane(canvas, { plane, path, colours, names: [`z${state.first}`, `z${state.second}`], point: state.p, response, ends: [[state.a, "A"], [state.b, "B"]] });
+    scale = drawPlane(canvas, { plane, path, pictures: state.pictures ? decodedPictures : null, colours, names: [`z${state.first}`, `z${state.second}`], point: state.p, response, ends: [[state.a, "A"], [state.b, "B"]] });
   }
 
   function showLegends() {
@@ -249,6 +288,7 @@ export function make(context) {
     grid: select([[24, "coarse"], [48, "medium"], [96, "fine"]], 48, (value) => change({ grid: Number(value) }, true)),
     sample: h("input", { type: "number", min: 0, max: session.samples - 1, onchange: (event) => change({ sample: Math.min(session.samples - 1, Math.max(0, Number(event.target.value) || 0)), z: null }, true) }),
   };
+  const pictures = h("input", { type: "checkbox", onchange: () => change({ pictures: pictures.checked }) });
   const within = choices("Path in", [["plane", "this plane"], ["all", "all latents"]], "plane", (value) => {
     state.within = value;
     findPath.ask();
@@ -270,6 +310,7 @@ export function make(context) {
     controls.factor.value = state.factor ?? "";
     controls.sample.value = state.z ? "" : (state.sample ?? session.start);
     within.choose(state.within);
+    pictures.checked = state.pictures;
     if (again) response = path = null;
     maps.ask();
     if (again) findPath.ask();
@@ -290,7 +331,7 @@ export function make(context) {
   function save() {
     const planeState = { first: state.first, second: state.second, grid: state.grid === 48 ? null : state.grid, sample: state.sample, z: state.z ? writeVector(state.z) : null };
     const parameters = { ...planeState, layer: state.layer, factor: state.factor };
-    context.save({ ...parameters, a: writePair(state.a), b: writePair(state.b), p: writePair(state.p), within: state.within === "plane" ? null : state.within }, ["map", { ...parameters, z: state.z && state.z.length <= 2000 ? state.z.join(",") : null }]);
+    context.save({ ...parameters, a: writePair(state.a), b: writePair(state.b), p: writePair(state.p), within: state.within === "plane" ? null : state.within, pictures: state.pictures ? 1 : null }, ["map", { ...parameters, z: state.z && state.z.length <= 2000 ? state.z.join(",") : null }]);
   }
 
   new ResizeObserver(() => render()).observe(canvas);
@@ -305,8 +346,9 @@ export function make(context) {
       field("Background", controls.layer),
       session.factors.length ? field("Colour codes by", controls.factor) : null,
       field("Grid", controls.grid),
-      field("Other latents from sample", controls.sample),
+      field("Other latents from this sample", controls.sample),
       useCode,
+      look.kind === "picture" ? h("label", { className: "check" }, pictures, "Pictures on the map") : null,
     ),
     h(
       "div",
@@ -329,6 +371,8 @@ export function make(context) {
 
   return {
     root,
+    shortcuts: [["← → ↑ ↓", "move the point (with Shift: faster)"], ["Enter", "set the start, then the end of a path"], ["Esc", "remove the path"]],
+    table: () => plane && planeTable(plane),
     show(parameters) {
       const count = latents.length;
       state.first = readIndex(parameters.first, count);
@@ -339,6 +383,7 @@ export function make(context) {
       state.grid = [24, 48, 96].includes(Number(parameters.grid)) ? Number(parameters.grid) : 48;
       state.sample = readIndex(parameters.sample, session.samples);
       state.z = readVector(parameters.z, count);
+      state.pictures = parameters.pictures === "1" && look.kind === "picture";
       state.within = parameters.within === "all" ? "all" : "plane";
       for (const name of ["a", "b", "p"]) state[name] = readPair(parameters[name]);
       plane = null;
@@ -349,4 +394,12 @@ export function make(context) {
       if (plane) showLegends();
     },
   };
+}
+
+/** The values on the grid of a plane; without any, the codes. */
+function planeTable({ dims, extent: [low0, high0, low1, high1], layer, values, codes, samples }) {
+  const axes = dims.map((latent) => `z${latent}`);
+  if (!values) return { columns: ["sample", ...axes], rows: codes.map((code, k) => [samples[k], ...code]) };
+  const at = (k, low, high) => low + (k / (values.length - 1)) * (high - low);
+  return { columns: [...axes, layer], rows: values.flatMap((line, i) => line.map((value, j) => [at(i, low0, high0), at(j, low1, high1), value])) };
 }

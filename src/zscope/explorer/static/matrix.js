@@ -123,5 +123,7 @@ export function make(context) {
       save();
     },
     recolour: () => matrix && render(),
+    table: () => matrix && { columns: [matrix.row ?? "", ...matrix.columns], rows: matrix.rows.map((name, j) => [name, ...matrix.values[j]]) },
+    shortcuts: [["← → ↑ ↓", "from cell to cell of the matrix"], ["Enter", "show the traversal of the cell"]],
   };
 }

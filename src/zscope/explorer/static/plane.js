@@ -6,7 +6,7 @@ import { tickText, ticks } from "./draw.js";
 const BOX = { l: 46, r: 10, t: 10, b: 40 };
 
 /** Draw the plane; returns the scale between latents and pixels. */
-export function drawPlane(canvas, { plane, path, colours, names, point, response, ends }) {
+export function drawPlane(canvas, { plane, path, pictures, colours, names, point, response, ends }) {
   const side = canvas.clientWidth;
   const ratio = devicePixelRatio || 1;
   if (canvas.width !== Math.round(side * ratio)) canvas.width = canvas.height = Math.round(side * ratio);
@@ -20,7 +20,8 @@ export function drawPlane(canvas, { plane, path, colours, names, point, response
   paper.beginPath();
   paper.rect(BOX.l, BOX.t, scale.width, scale.height);
   paper.clip();
-  drawCodes(paper, plane, scale, colours);
+  if (pictures) drawPictures(paper, pictures, scale);
+  else drawCodes(paper, plane, scale, colours);
   if (path) {
     drawPath(paper, scale, path.straight, css("--muted"), [5, 4]);
     drawPath(paper, scale, path.points, css("--one"), []);
@@ -124,6 +125,19 @@ function drawAxes(paper, [low0, high0, low1, high1], { side, width, height, x, y
   paper.rotate(-Math.PI / 2);
   paper.fillText(names[1], 0, 0);
   paper.restore();
+}
+
+/** Rows of pictures, from below, over the whole plane; between them the background is seen. */
+function drawPictures(paper, rows, { width, height }) {
+  paper.imageSmoothingEnabled = false;
+  const [across, up] = [width / rows[0].length, height / rows.length];
+  rows.forEach((row, j) =>
+    row.forEach((picture, i) => {
+      const scale = Math.min(0.86 * across / picture.width, 0.86 * up / picture.height);
+      const [w, h] = [picture.width * scale, picture.height * scale];
+      paper.drawImage(picture, BOX.l + (i + 0.5) * across - w / 2, BOX.t + height - (j + 0.5) * up - h / 2, w, h);
+    }),
+  );
 }
 
 function drawCodes(paper, plane, scale, colours) {

@@ -89,6 +89,7 @@ export function make(context) {
       h("p", { className: "hint" }, "Below each sample: the percentage of posterior samples that move less when they are decoded and encoded again, and the distance of the decoded observation from the nearest data, in units of their spacing. Red: in a hole; orange: self-consistent, but unlike data. Click a sample to open it in Latents."),
       sheet,
     ),
+    table: () => answer && sheetTable(answer),
     show(parameters) {
       state.source = sources.some(([name]) => name === parameters.source) ? parameters.source : sources[1]?.[0] ?? "data";
       state.count = [12, 24, 48, 96, 192].includes(Number(parameters.count)) ? Number(parameters.count) : 48;
@@ -101,5 +102,14 @@ export function make(context) {
       ask.ask();
       save();
     },
+  };
+}
+
+/** The codes of a sheet with their scores, as far as there are some. */
+function sheetTable({ codes, displacement, samples }) {
+  const scores = displacement ? ["ratio", "percentile", "hole", "from_codes", "from_data"] : [];
+  return {
+    columns: [...(samples.length ? ["sample"] : []), ...codes[0].map((_, j) => `code_${j}`), ...scores.map((name) => (name === "ratio" ? "hole_score" : name === "hole" ? "in_hole" : name))],
+    rows: codes.map((code, k) => [...(samples.length ? [samples[k]] : []), ...code, ...scores.map((name) => displacement[k][name])]),
   };
 }

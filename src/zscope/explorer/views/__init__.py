@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from zscope.errors import ConfigError
 from zscope.explorer.session import Session
-from zscope.explorer.views import channels, compare, graph, latents, maps, matrix, samples
+from zscope.explorer.views import channels, compare, graph, latents, maps, matrix, overview, samples
 from zscope.explorer.views.query import NoParameters, Query
 
 __all__ = ["ENDPOINTS", "Endpoint"]
@@ -97,6 +97,11 @@ def _views(session: Session) -> list[Endpoint]:
 _ENDPOINTS = (
     Endpoint("session", NoParameters, session, latents="any"),
     Endpoint("channels", channels.Channels, channels.channels, title="Channels", latents="maps"),
+    Endpoint("overview", overview.Overview, overview.overview, "slow", "Codes", "any"),
+    Endpoint("colours", overview.Colours, overview.colours, "slow", latents="any"),
+    Endpoint("pictures", overview.Pictures, overview.pictures, latents="any"),
+    Endpoint("selection", overview.Selection, overview.selection, "slow", latents="any"),
+    Endpoint("export", overview.Export, overview.export, "slow", latents="any"),
     Endpoint("latents", latents.Latents, latents.latents, title="Latents"),
     Endpoint("decode", latents.Decode, latents.decode),
     Endpoint("sample", latents.Sample, latents.sample, latents="any"),

@@ -114,6 +114,7 @@ def displacements(score: HoleScore) -> list[dict[str, Any]]:
     return [
         {
             "distance": float(score.displacement[k]),
+            "ratio": float(score.ratio[k]),
             "percentile": float(score.percentile[k]),
             "hole": k in holes,
             "from_codes": float(score.code_distance[k]),
