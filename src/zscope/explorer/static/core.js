@@ -27,8 +27,6 @@ function countPending(change) {
   document.getElementById("view").setAttribute("aria-busy", pending > 0);
 }
 
-/** The answer of an endpoint; an Error has a message that can be shown. The event "answered"
- * removes the message about an endpoint once it answers again. */
 // In the frame of a notebook, a browser that keeps nothing for third parties refuses storage.
 
 /** What was stored under a key; null if nothing was, or nothing may be. */
@@ -48,6 +46,8 @@ export function store(key, value) {
   }
 }
 
+/** The answer of an endpoint; an Error has a message that can be shown. The event "answered"
+ * removes the message about an endpoint once it answers again. */
 export async function api(name, parameters = {}, signal = undefined) {
   countPending(1);
   try {
