@@ -103,7 +103,7 @@ class Monitor:
 
     `passes` is what a measurement costs: how often an observation is encoded and decoded, 2,000
     times for 10 latents. With the defaults that is below 2 % of the time of a default training
-    loop (1,000 steps of 64 observations, forward and backward); benchmarks/monitor.py measures
+    loop (1,000 steps of 64 observations, forward and backward); benchmarks/monitoring.py measures
     it. Evaluation mode is set and reset; gradients, statistics of batch norm and the state of
     random numbers, global ones too, stay as they are. An encoder that is a function whose module
     cannot be seen, a lambda for instance, has to set evaluation mode itself.
