@@ -35,6 +35,7 @@ FOUNDATION = {
     "layout",
     "site",
     "notebook",
+    "display",
 }
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
@@ -63,6 +64,7 @@ ARROWS = {
     "layout": {"errors"},
     "site": set(),
     "notebook": set(),
+    "display": {"errors", "results"},
     "inference": set(),
     "autoencoder": FOUNDATION,
     "determinism": MODEL,

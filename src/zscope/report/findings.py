@@ -8,13 +8,14 @@ last.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from typing import Any, Literal
 
 from zscope.assays import CATALOGUE
 from zscope.assays.run import Failure, isolate
 from zscope.layout import Layout
 from zscope.recording import Recording
-from zscope.results import Result
+from zscope.results import Result, html_table
 
 Level = Literal["problem", "note", "healthy"]
 LEVELS: tuple[Level, ...] = ("problem", "note", "healthy")
