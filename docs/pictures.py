@@ -170,8 +170,26 @@ def report(demo: Demo) -> bytes:
         return bytes(page.screenshot())
 
 
+def codes(demo: Demo) -> bytes:
+    """The explorer of the demo as it opens, without its introduction."""
+    with explored(demo) as page:
+        return bytes(page.screenshot())
+
+
 def explorer(demo: Demo) -> bytes:
-    """The explorer of the demo, as it opens."""
+    """Its view of single latents, of the first observation."""
+    with explored(demo) as page:
+        page.get_by_role("tab", name="Latents").click()
+        page.wait_for_timeout(1000)
+        page.get_by_role("spinbutton", name="Data sample").fill("0")
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(2000)
+        return bytes(page.screenshot())
+
+
+@contextmanager
+def explored(demo: Demo) -> Iterator[Any]:
+    """A page of the explorer of the demo."""
     assert demo.page.exists()
     command = [*PROGRAM, "explore", str(demo.folder), "--no-browser", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -182,8 +200,10 @@ def explorer(demo: Demo) -> bytes:
         try:
             with browser(1200, 760) as page:
                 page.goto(address)
-                page.wait_for_timeout(4000)
-                return bytes(page.screenshot())
+                page.wait_for_timeout(3000)
+                page.keyboard.press("Escape")
+                page.wait_for_timeout(1000)
+                yield page
         finally:
             server.terminate()
 
@@ -191,6 +211,7 @@ def explorer(demo: Demo) -> bytes:
 PICTURES: dict[str, Callable[[Demo], Any]] = {
     "traversals.png": traversals,
     "report.png": report,
+    "codes.png": codes,
     "explorer.png": explorer,
     "responses.svg": responses,
     "samples.png": samples,

@@ -24,13 +24,14 @@ def test_a_model_shows_what_is_known_of_it():
     lines = dict(cells(model()._repr_html_()))
     count = sum(each.numel() for each in model().parameters())
     assert lines == {"model": "vae", "latents": "3", "prior": "normal", "parameters": f"{count:,}"}
-    unused = zs.wrap(torch.nn.Linear(4, 2), torch.nn.Linear(2, 4))
+    with torch.random.fork_rng():
+        unused = zs.wrap(torch.nn.Linear(4, 2), torch.nn.Linear(2, 4))
+        halves = torch.nn.Conv2d(3, 4, 4, 4), torch.nn.ConvTranspose2d(4, 3, 4, 4)
     assert dict(cells(unused._repr_html_()))["latents"] == "not known before its first use"
     unused.encode(X)
     lines = dict(cells(unused._repr_html_()))
     assert (lines["latents"], lines["prior"], lines["parameters"]) == ("2", "none", "22")
-    maps = zs.wrap(torch.nn.Conv2d(3, 4, 4, 4), torch.nn.ConvTranspose2d(4, 3, 4, 4),
-                   example=torch.rand(2, 3, 8, 8))  # fmt: skip
+    maps = zs.wrap(*halves, example=torch.zeros(2, 3, 8, 8))
     assert "layout" in dict(cells(maps._repr_html_()))
 
 

@@ -13,11 +13,14 @@ from zscope.errors import RunError
 from zscope.files import open_regular, write_whole
 
 __all__ = [
-    "CHECKSUM", "FORMAT", "Damaged", "checksum_of", "damage_text", "is_run", "read_json",
-    "read_run_file", "verify", "write_json",
+    "CHECKSUM", "FORMAT", "REPORT_FORMAT", "Damaged", "checksum_of", "damage_text", "is_run",
+    "read_json", "read_run_file", "schema_address", "verify", "write_json",
 ]  # fmt: skip
 
 FORMAT = 1
+"""Of the files of runs."""
+REPORT_FORMAT = 2
+"""Of reports and results as JSON: report.json, and what --json prints; see `zscope schema`."""
 CHECKSUM = "sha256"
 
 # What the entries of run.json are, as far as they are there; {} nests, and may be absent (null).
@@ -37,6 +40,11 @@ CONFIG: Kinds = {
     "scaling": {"mean": [float], "scale": [float], "names": [str], "categories": dict},
     "start": {"run": str},
 }
+
+
+def schema_address(name: str) -> str:
+    """What files name as their schema, and the schema as its own: urn:zscope:schema:report:2."""
+    return f"urn:zscope:schema:{name}:{REPORT_FORMAT}"
 
 
 class Damaged(RunError):

@@ -26,7 +26,7 @@ from zscope.results import listed
 from zscope.scaling import Scaling
 from zscope.wrapping import wrap
 
-__all__ = ["load", "load_options", "run_data", "table_options"]
+__all__ = ["load", "load_options", "run_data", "run_history", "table_options"]
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -105,6 +105,15 @@ def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
     if split := recipe.get("split"):
         recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
     return datasets.from_recipe(recipe, root=root)
+
+
+def run_history(target: Any) -> list[dict[str, Any]]:
+    """The logged steps of a run or of one of its checkpoints; none of other targets."""
+    if isinstance(target, str | Path):
+        folder = Path(target)
+        folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
+        target = store.open_run(folder) if store.is_run(folder) else None
+    return target.history if isinstance(target, store.Run) else []
 
 
 def table_options(target: Any, file: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
@@ -167,6 +167,17 @@ class Result:
     def measures(self) -> list[Measure]:
         """Every scalar score, each with its samples, interval and chance."""
         return []
+
+    needs_equal_sizes: ClassVar[bool] = False
+    """Whether scores of models with different numbers of latents in use cannot be compared."""
+
+    def on_halves(self) -> Mapping[str, Sequence[float]]:
+        """Scores by name, each measured on halves of the rows; none if it was not.
+
+        Which rows are in which half depends on their number and the seed alone: two models of the
+        same rows are compared half by half.
+        """
+        return {}
 
     def summary(self) -> list[tuple[str, str]]:
         """Further lines, (name, value), that repeat nothing of measures().

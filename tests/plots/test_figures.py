@@ -850,7 +850,7 @@ class TestFamilies:
             .endswith("(n = 3); bar: 95 % interval")
         )
         title = plots.score_lines(tmp_path, "sap", "beta").get_title("left")
-        assert title == "mean over seed (n = 3), which all have the same value"
+        assert " ".join(title.split()) == "mean over seed (n = 3), which all have the same value"
 
     def test_the_matrix_of_rank_correlations(self, runs):
         ax = plots.rank_correlations(runs)

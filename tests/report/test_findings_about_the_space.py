@@ -26,6 +26,7 @@ def test_prior_samples_in_holes_are_counted_and_hybrids_are_advised():
     # The ring is 0.06 wide where N(0, I) has at most a density of exp(-1/2).
     assert share > 85
     assert "zs.sampling.hybrid(recording.posterior, 64)" in found.action
+    assert 'zs.assays.holes(recording, base="hybrid")' in found.action  # which may not be better
 
 
 def test_without_a_prior_it_is_hybrids_that_fall_into_holes():

@@ -106,7 +106,7 @@ def test_a_figure_that_cannot_be_drawn_says_why_beside_the_others():
 
     drawings = {"mig": fail, "sap": lambda: plots.heatmap([[1.0]])}
     item = family._draw("Scores", drawings, 1_000_000)
-    assert [caption for _, _, caption in item["figures"]] == ["sap"]
+    assert [caption for _, caption in item["figures"]] == ["sap"]
     assert item["undrawn"] == "mig: plots: there are no finished runs."
 
 

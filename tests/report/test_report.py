@@ -24,8 +24,9 @@ from zscope.report.page import TEMPLATES, mark_code, number, paragraphs, score_c
 from zscope.report.rules import RULES
 from zscope.report.tables import as_tex
 from zscope.results import COLUMNS
+from zscope.site import SITE
 
-LIMIT = 10_000_000
+LIMIT = 5_000_000
 FEW = ("response-matrix", "variable-types", "mig")
 MEASURED = [
     name for name, entry in CATALOGUE.items() if not entry.compares and not entry.on_request
@@ -108,17 +109,32 @@ def test_the_page_loads_nothing_and_is_small(whole):
     page = Page(text)
     assert page.sources
     assert all(source.startswith("data:image/") for source in page.sources)
-    assert all(link.startswith("#") for link in page.links)
+    assert all(link.startswith(("#", SITE)) for link in page.links)  # the documentation
     assert not [tag for tag, _ in page.tags if tag in ("link", "iframe", "object", "embed", "base")]
     assert not re.search(r"url\(|@import", text)
     assert "default-src 'none'" in text
     assert len(text.encode()) < LIMIT
 
 
+def test_a_run_shows_the_curves_of_its_training(tmp_path):
+    data = from_arrays(vectors(64))
+    model = zs.models.build("vae", shape=(4,), latents=2, seed=0, backbone="mlp", hidden=(8,))
+    run = zs.train(model, data, steps=3, log_every=1, out=tmp_path / "run", progress=False)
+    report = zs.assay(tmp_path / "run", data, names=["effective-rank"])
+    assert [row["step"] for row in report.history] == [row["step"] for row in run.history]
+    text = report.save(tmp_path / "report.html").read_text()
+    curves = unpacked(re.search(r'id="training".*?</figure>', text, re.S).group(0))
+    for panel in ("latents", "rate: KL (nats)", "distortion (nats)"):
+        assert panel in curves
+    assert json.loads((tmp_path / "report.json").read_text())["history"][0]["step"] == 0
+    alone = zs.assay(run.model, data, names=["effective-rank"])
+    assert 'id="training"' not in alone.save(tmp_path / "alone.html").read_text()
+
+
 def test_links_lead_somewhere_and_no_two_places_share_a_name(whole):
     page = Page(whole[1])
     assert len(set(page.ids)) == len(page.ids)
-    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
     assert all(given.get("alt") for tag, given in page.tags if tag == "img")
 
 
@@ -290,12 +306,12 @@ def test_a_figure_of_too_many_lines_becomes_pixels(monkeypatch, tmp_path):
     report = zs.assay(identity(4), vectors(), names="response")
     assert "data:image/svg+xml" in pictures_of(report, tmp_path)
     monkeypatch.setattr("zscope.report.pictures.LARGE", 20_000)
-    assert "data:image/png" in pictures_of(report, tmp_path)
+    assert "data:image/png" in unpacked(pictures_of(report, tmp_path))
 
 
 def test_letters_are_read_where_the_fonts_of_this_machine_are_missing(tmp_path):
     figure = pictures_of(zs.assay(identity(4), vectors(), names="response"), tmp_path)
-    svg = base64.b64decode(re.search(r'svg\+xml;base64,([^"]+)"', figure).group(1)).decode()
+    svg = unpacked(figure)
     families = re.findall(r"font-family: ([^;\"]+)", svg)
     assert families
     assert all(family.endswith("sans-serif") for family in families)
@@ -304,6 +320,11 @@ def test_letters_are_read_where_the_fonts_of_this_machine_are_missing(tmp_path):
 def pictures_of(report, folder):
     text = report.save(folder / "report.html").read_text()
     return re.search(r'<figure class="figure".*?</figure>', text, re.S).group(0)
+
+
+def unpacked(figure):
+    """The first figure as SVG."""
+    return base64.b64decode(re.search(r'svg\+xml;base64,([^"]+)"', figure).group(1)).decode()
 
 
 def test_numbers_without_end_are_written_as_words():
@@ -661,9 +682,9 @@ def test_many_latents_get_a_short_table_and_short_sentences(large):
     assert len(report.results) == 5
     page = Page(path.read_text())
     rows = [given for tag, given in page.tags if tag == "img" and "along latent" in given["alt"]]
-    assert len(rows) == 64
-    said = f"The table has the first 64 of {LARGE}; the JSON file beside this page has all"
-    assert said in page.text
+    assert len(rows) == 30
+    assert f"The first 30 of {LARGE} are shown, the others folded below" in page.text
+    assert f"{LARGE - 30} less informative latents" in page.text
     assert len(json.loads(path.with_suffix(".json").read_text())["latents"]) == LARGE
     for finding in report.findings:
         assert len(str(finding)) < 400
@@ -676,9 +697,11 @@ def test_many_codes_without_a_model_get_a_short_table_too(tmp_path):
     codes = torch.randn(300, 100, generator=torch.Generator().manual_seed(0))
     report = zs.assay(zs.Recording.from_arrays(codes), names=["effective-rank"])
     text = report.save(tmp_path / "report.html").read_text()
-    assert "first 64 of 100" in Page(text).text
+    assert "The first 30 of 100 are shown" in Page(text).text
     assert "from low to high" not in text
-    assert text.count('<th scope="row">') < 100
+    shown, folded = text.split("70 less informative latents")
+    assert (shown + folded).count('<span class="narrow">latent </span>') == 100
+    assert shown.count('<span class="narrow">latent </span>') == 30
 
 
 def test_a_page_in_a_folder_that_cannot_exist_is_refused_before_measuring(tmp_path, monkeypatch):

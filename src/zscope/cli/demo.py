@@ -94,6 +94,7 @@ def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
     """The report of two groups, which take half a minute; their results are stored with the run."""
     from zscope.cli.targets import command_line, config_of, say_not_kept
     from zscope.kept import results_of
+    from zscope.loading import run_history
     from zscope.report.build import build
     from zscope.report.progress import show_progress
 
@@ -109,6 +110,7 @@ def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
             title=str(out),
             command=command_line("report", str(out), GROUPS, settings),
             config=config_of(str(out)),
+            history=run_history(str(out)),
         )
     say_not_kept(report)
     return report

@@ -112,8 +112,10 @@ def with_flavour(flavour: str | None, names: list[str]) -> dict[str, dict[str, A
 def print_json(recording: "Recording", scores: "Measurements") -> None:
     from json import dumps
 
+    from zscope.documents import REPORT_FORMAT
+
     content = {
-        "format": 2,
+        "format": REPORT_FORMAT,
         "samples": len(recording),
         "latents": recording.latents,
         "factors": [] if recording.factors is None else list(recording.factors.names),

@@ -36,9 +36,12 @@ def measure_target(
     progress: "Watch | None",
     brief: bool = False,
     requirements: "Sequence[Requirement]" = (),
+    recording: "Recording | None" = None,
     **sources: Any,
 ) -> "Report":
     """The report of a target; `sources` are the further arguments of `recording_of`.
+
+    `recording` is what that returns, if it is there by now.
 
     `names` None are all assays, an empty list none. Without `resamples` there are as many as is
     `usual`, and more for scores that are required. Unknown assays and options are refused before a
@@ -47,6 +50,7 @@ def measure_target(
     from zscope.assays.choosing import choose
     from zscope.assays.run import check_options, refuse_unused
     from zscope.kept import results_of
+    from zscope.loading import run_history
     from zscope.report.build import build
     from zscope.report.requirements import with_resamples
 
@@ -60,9 +64,10 @@ def measure_target(
     if resamples is None:
         resamples = usual
         options = with_resamples(requirements, options)
-    recording = recording_of(
-        command, target, samples=samples, seed=seed, root=root, quick=quick, **sources
-    )
+    if recording is None:
+        recording = recording_of(
+            command, target, samples=samples, seed=seed, root=root, quick=quick, **sources
+        )
     line = command_line(command, target, names, words) + " --quick" * quick
     # The scores that are stored with a run are those of the usual samples.
     own_data = sources.get("data") is None
@@ -77,6 +82,7 @@ def measure_target(
         title=target,
         command=line,
         config=config_of(target),
+        history=run_history(target),
         brief=brief,
     )
     say_not_kept(report)

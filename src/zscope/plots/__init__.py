@@ -38,6 +38,7 @@ _HOMES = {
     "map_figure": "maps",
     "heatmap": "matrices",
     "rank_correlations": "families",
+    "clear_differences": "differences",
     "rate_distortion_plane": "rates",
     "score_lines": "families",
     "score_scatter": "families",

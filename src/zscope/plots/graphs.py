@@ -219,7 +219,7 @@ def _weight(ax: Axes, source: np.ndarray, target: np.ndarray, weight: float, col
         theme.number(weight),
         ha="center",
         va="center",
-        fontsize=6,
+        fontsize=theme.SMALL,
         color=colour if theme.is_dark(colour) else theme.INK,
         bbox={"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none"},
         zorder=2000,

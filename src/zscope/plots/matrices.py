@@ -278,7 +278,6 @@ def _hatch(ax: Axes, absent: np.ndarray) -> None:
 def _write_numbers(ax: Axes, image: Any, values: np.ndarray, absent: np.ndarray) -> None:
     size = np.abs(values).max()
     digits = 2 if size < 10 else 1 if size < 100 else 0
-    font = float(np.interp(max(values.shape), [8, NUMBERED], [7.0, 5.2]))
     for (row, column), value in np.ndenumerate(values):
         if absent[row, column]:
             continue
@@ -288,7 +287,7 @@ def _write_numbers(ax: Axes, image: Any, values: np.ndarray, absent: np.ndarray)
             theme.number(value, digits),
             ha="center",
             va="center",
-            fontsize=font,
+            fontsize=theme.SMALL,
             color="white" if theme.is_dark(image.cmap(image.norm(value))) else theme.INK,
         )
         text.set_in_layout(False)  # it fits its cell, and measuring hundreds of texts is slow

@@ -336,7 +336,8 @@ def _place_pictures(
             sheet[top : top + height, left : left + width] = values[row, column]
     right = corner[0] + side * (across * (1 + GAP) - GAP)
     bottom = corner[1] + side * ratio * (down * (1 + GAP) - GAP)
-    ax.imshow(sheet, extent=(corner[0], right, bottom, corner[1]), interpolation="nearest")
+    extent = (corner[0], right, bottom, corner[1])
+    ax.imshow(sheet, extent=extent, interpolation="nearest").set_gid("pictures")
 
 
 def _place_vectors(

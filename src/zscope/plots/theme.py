@@ -49,7 +49,7 @@ PETROFF = (
     *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
 )
 
-SMALL, NORMAL, LARGE = 6.5, 8.0, 9.0  # points
+SMALL, NORMAL, LARGE = 7.1, 8.0, 9.0  # points
 
 
 @cache

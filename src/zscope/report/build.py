@@ -11,9 +11,9 @@ An assay that cannot answer is listed with its reason, one that fails with its t
 import inspect
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, isolate, measure
+from zscope.documents import REPORT_FORMAT, schema_address
 from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.files import likely_cause, writing
 from zscope.recording import SAMPLES, Recording, record
@@ -50,6 +51,8 @@ __all__ = ["Report", "assay", "build"]
 
 MANY = 200_000
 """Arrays with more numbers are left out of the JSON."""
+ROWS = 300
+"""Rows of the history of a run, evenly spaced."""
 MOST = 3
 """Scores of one assay in the printed table; its own result has all of them."""
 
@@ -70,6 +73,7 @@ class Report:
     maps: dict[str, Any] | None = None  # pictures of them
     requirements: Requirements | None = None  # if there are any
     traces: Traces | None = None  # of single rows, to compare models
+    history: list[dict[str, Any]] = field(default_factory=list)  # of a run: rows of its training
 
     @property
     def results(self) -> dict[str, Result]:
@@ -183,7 +187,8 @@ class Report:
             }
         content: dict[str, Any] = round_numbers(
             {
-                "format": 2,
+                "format": REPORT_FORMAT,
+                "schema": schema_address("report"),
                 "title": self.title,
                 **self._requirements(),
                 **({} if self.card is None else {"card": self.card.to_dict()}),
@@ -201,6 +206,7 @@ class Report:
                 ],
                 **({"channels": self.channels} if self.channels else {}),
                 **({"maps": self.maps} if self.maps and pictures else {}),
+                **({"history": self.history} if self.history else {}),
                 "assays": assays,
                 "faults": {
                     name: {"failed": fault.message, "traceback": fault.traceback}
@@ -331,7 +337,7 @@ def assay(
     `progress` is called before each assay; None shows it on a terminal, False never.
     """
     from zscope.kept import results_of
-    from zscope.loading import load, run_data
+    from zscope.loading import load, run_data, run_history
 
     chosen = [entry.name for entry in choose(names)]
     words = [] if names is None else [f"names={chosen}"]
@@ -365,6 +371,7 @@ def assay(
             if quick
             else results_of(autoencoder, recording.model, fresh=fresh, own_data=own_data),
             command=f"zs.assay({', '.join(words)})",
+            history=run_history(autoencoder),
         )
 
 
@@ -379,9 +386,10 @@ def build(
     title: str | None = None,
     command: str = "",
     config: dict[str, Any] | None = None,
+    history: Sequence[dict[str, Any]] = (),
     brief: bool = False,
 ) -> Report:
-    """The report of a recording.
+    """The report of a recording; `history` are the rows of `run.history`, for its curves.
 
     A `brief` one is to be printed: it is without the pictures of the page, and without the factor
     that each latent is about.
@@ -391,8 +399,11 @@ def build(
     )
     name = title or ("codes" if recording.model is None else recording.model.title)
     about = background(recording, name, resamples, command, config)
+    steps = np.linspace(0, len(history) - 1, min(ROWS, len(history))).round().astype(int)
+    rows = [history[k] for k in dict.fromkeys(steps.tolist())]
     if recording.layout is not None:
-        return _report_of_maps(recording, measurements, name, about, brief=brief)
+        report = _report_of_maps(recording, measurements, name, about, brief=brief)
+        return replace(report, history=rows)
     table, explained, compared = describe_model(recording, measurements, brief=brief)
     facts = Facts(recording, measurements.results, table, explained)
     return Report(
@@ -404,6 +415,7 @@ def build(
         reconstructions=compared,
         about=about,
         traces=traces_of(recording),
+        history=rows,
     )
 
 

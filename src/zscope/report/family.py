@@ -24,7 +24,6 @@ from zscope.tables.statistics import ENOUGH
 
 __all__ = ["FamilyReport", "family_report", "files_of_family", "has_runs"]
 
-Drawing = tuple[str, int, str]  # address, width, caption
 Drawings = Mapping[str, Callable[[], Any]]  # by caption
 
 SCORES, LEVELS, LISTED = 12, 6, 300
@@ -210,7 +209,7 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
         )
     for title, parts in drawings:
         item = _draw(title, parts, room)
-        room -= sum(len(address) for address, _, _ in item["figures"])
+        room -= sum(len(drawing.address) for drawing, _ in item["figures"])
         yield item
     if constant:
         why = f"Not drawn, because they have one value in all runs: {listed(constant)}."
@@ -263,12 +262,11 @@ def _draw(title: str, drawings: Drawings, room: int) -> dict[str, Any]:
     if room <= 0:
         reason = "The figure was left out to keep the page small."
         return {"title": title, "figures": [], "undrawn": reason}
-    figures: list[Drawing] = []
+    figures: list[tuple[pictures.Drawing, str]] = []
     reasons: dict[str, None] = {}
     for caption, draw in drawings.items():
         try:
-            address, width = pictures.figure(draw(), f"{title}-{caption}")
-            figures.append((address, width, caption))
+            figures.append((pictures.draw(draw(), f"{title}-{caption}"), caption))
         except ZscopeError as error:
             reasons[f"{caption}: {error}" if caption else str(error)] = None
     return {"title": title, "figures": figures, "undrawn": " ".join(reasons)}

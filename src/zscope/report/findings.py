@@ -7,7 +7,7 @@ last.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ MEANING = {"problem": "problem", "note": "worth knowing", "healthy": "healthy"}
 
 __all__ = [
     "LEVELS", "MEANING", "Check", "Facts", "Finding", "Level", "Rule", "Table", "and_list",
-    "count_word", "findings", "index_list", "latents_text", "percent", "table", "title",
+    "count_word", "findings", "index_list", "latents_text", "measures", "percent", "table", "title",
 ]  # fmt: skip
 
 
@@ -44,9 +44,20 @@ class Finding:
     table: Table = ()
     rule: str = ""
     checked: str = ""  # what the rule checks, with its threshold
+    assays: tuple[str, ...] = ()  # those whose results the rule looked at
 
     def __str__(self) -> str:
         return f"{self.text}: {self.action}" if self.action else f"{self.text}."
+
+    def _repr_html_(self) -> str:
+        lines = [f"<strong>{escape(self.text)}</strong> ({MEANING[self.level]})"]
+        lines += [escape(line) for line in (self.evidence, self.action) if line]
+        return f"<div>{'<br>'.join(lines)}{html_table(self.numbers)}</div>"
+
+    @property
+    def numbers(self) -> Table:
+        """The numbers behind it as a small table, or none."""
+        return self.table
 
     def to_dict(self) -> dict[str, Any]:
         return {"sentence": str(self), **asdict(self)}
@@ -59,6 +70,15 @@ class Check(Finding):
     value: float | None = None
     interval: tuple[float, float] | None = None  # 95 %, over pictures
 
+    @property
+    def numbers(self) -> Table:
+        """Its table; without one, its own number with the interval."""
+        if self.table or self.value is None:
+            return self.table
+        ends = "" if self.interval is None else " to ".join(f"{end:.3g}" for end in self.interval)
+        columns = ("checked", "value", "95 % interval")[: 3 if ends else 2]
+        return table(columns, [(self.rule, f"{self.value:.3g}", ends)[: len(columns)]])
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -69,9 +89,13 @@ class Facts:
     latents: Sequence[Mapping[str, Any]]  # rows of `latent_table`
     explained: float | None = None  # share of the data's variance that reconstructions explain
     channels: Sequence[Mapping[str, Any]] = ()  # rows of `channel_table`, of latents that are maps
+    asked: dict[str, None] = field(default_factory=dict)  # results that were looked at, in order
 
     def get(self, name: str) -> Any:
-        return self.results.get(name)
+        result = self.results.get(name)
+        if result is not None:
+            self.asked[name] = None
+        return result
 
     @property
     def rows(self) -> list[Mapping[str, Any]]:
@@ -119,9 +143,11 @@ class Rule:
         """The findings; none where the collapse of the model explains what is seen."""
         if not self.applies(facts.layout) or (facts.collapsed and not self.of_collapsed):
             return []
+        facts = replace(facts, asked={})
+        yielded = list(self.find(facts, self.threshold))
         return [
-            replace(finding, rule=self.name, checked=self.sentence)
-            for finding in self.find(facts, self.threshold)
+            replace(each, rule=self.name, checked=self.sentence, assays=tuple(facts.asked))
+            for each in yielded
         ]
 
 
@@ -178,6 +204,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
         more = f"and {len(lines) - MOST_ROWS + 1} more"
         lines = [*lines[: MOST_ROWS - 1], (more, *[""] * (len(columns) - 1))]
     return tuple(columns), *lines
+
+
+def measures(*rows: tuple[str, Any, str, str]) -> Table:
+    """A table of numbers: name, value, what is expected and of how many, as far as any is given."""
+    columns = ("", "value", "expected", "of")
+    known = [k for k, name in enumerate(columns) if not name or any(row[k] != "" for row in rows)]
+    return table([columns[k] for k in known], [[row[k] for k in known] for row in rows])
 
 
 def percent(share: float) -> str:

@@ -20,8 +20,8 @@ __all__ = ["SHOWN", "informativeness", "latent_table", "traversals"]
 
 STEPS = 7
 """Values of a latent at which it is decoded."""
-SHOWN = 64
-"""The largest number of latents that the page shows, the most informative ones."""
+SHOWN = 30
+"""Latents that the page shows with their traversals, the most informative ones."""
 
 
 def latent_table(

@@ -4,15 +4,16 @@ import gc
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from zscope.assays import CATALOGUE, Entry
 from zscope.assays.run import Failure, Progress, isolate
-from zscope.errors import MissingExtra, Undefined, ZscopeError
+from zscope.errors import ConfigError, MissingExtra, Undefined, ZscopeError
 from zscope.report import pictures
 from zscope.report.build import Report
 from zscope.report.findings import MEANING
@@ -22,19 +23,28 @@ from zscope.report.maps import SHOWN as SHOWN_CHANNELS
 from zscope.report.pictures import COLOURS, FEW
 from zscope.report.progress import Watch
 from zscope.report.rules import RULES
+from zscope.report.tables import names_by_text
 from zscope.results import Measure, Result
+from zscope.site import assay_page
 from zscope.tables.formats import score_text
 
 __all__ = ["page"]
 
 TEMPLATES = Path(__file__).parent / "templates"
-Drawing = tuple[str, int, str]  # address, width, alternative text
-MOST = 6
-"""Scores of one assay in the table of all; its own section has every one."""
-ROOM = 8_000_000
-"""Characters that all pictures together may take, so that the page stays below 10 MB."""
-ROOM_OF_MAPS = 4_500_000
-"""The same for latents that are maps: below 5 MB."""
+MOST = 3
+"""Scores of one assay in the table of all and beside its figure; the others are folded."""
+OPEN = 6
+"""Assays of a group that are not folded: those that findings rest on, then the first."""
+WIDE = 560
+"""Pixels: figures that are wider have no other beside them."""
+TALL = 700
+"""Pixels: figures that are higher are shown after others."""
+SHARED = 3
+"""Assays of a group whose flag is said once for all."""
+LISTED = 512
+"""Latents in the table, those that are folded included; the JSON has all."""
+ROOM = 4_200_000
+"""Characters that all pictures together may take, so that the page stays below 5 MB."""
 
 
 def page(report: Report, progress: Watch | None = None) -> str:
@@ -63,18 +73,22 @@ def page(report: Report, progress: Watch | None = None) -> str:
         entries.sort(key=lambda entry: entry.group != "diffusion")
     groups: dict[str, dict[str, Any]] = {}
     strips = [row["traversal"]["picture"] for row in report.latents if "traversal" in row]
-    room = ROOM - sum(map(len, strips))
-    if layout is not None:
-        room = ROOM_OF_MAPS - len(str(report.maps))
+    room = ROOM - sum(map(len, strips)) - len(str(report.maps or ""))
     with few_to_collect():
+        curves = training(report)
         for done, entry in enumerate(entries):
             if progress is not None:
                 progress(Progress(f"drawing {entry.name}", done, len(entries), None))
             folder, about = group_of(entry)
             group = groups.setdefault(folder, {"name": folder, "about": about, "items": []})
             item = describe(entry, report, room)
-            room -= sum(len(address) for address, _, _ in item["figures"])
+            room -= sum(len(drawing.address) for drawing, _ in item["figures"])
             group["items"].append(item)
+            item["basis"] = sum(drawing.width + 16 for drawing, _ in item["figures"]) + 16
+            item["height"] = max((drawing.height for drawing, _ in item["figures"]), default=0)
+    evidence = {name for finding in report.findings for name in finding.assays}
+    for group in groups.values():
+        arrange(group, evidence)
     scores = [row for group in groups.values() for item in group["items"] for row in item["scores"]]
     reasons = [row[key] for row in scores for key in ("no_interval", "no_chance") if key in row]
     return environment.get_template("report.html").render(
@@ -83,6 +97,9 @@ def page(report: Report, progress: Watch | None = None) -> str:
         meaning=MEANING,
         notes={reason: k for k, reason in enumerate(dict.fromkeys(reasons), 1)},
         most=MOST,
+        curves=curves,
+        anchors={item["name"] for group in groups.values() for item in group["items"]},
+        missing=[each for group in groups.values() for each in group["items"] if each["missing"]],
         rules=[rule for rule in RULES if rule.applies(layout)],
         layout=layout,
         shown_channels=report.channels[:SHOWN_CHANNELS],
@@ -92,6 +109,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
         gains=GAINS,
         columns={key for row in report.latents for key in row},
         rows=report.latents[:SHOWN],
+        more_rows=report.latents[SHOWN:LISTED],
         vectors=len(report.about["data"]["shape"]) == 1,
         few=len(report.about["data"]["shape"]) == 1 and report.about["data"]["shape"][0] <= FEW,
         features=feature_labels(report.about["data"]),
@@ -99,6 +117,16 @@ def page(report: Report, progress: Watch | None = None) -> str:
         flat=flatten(report.about),
         style=(TEMPLATES / "report.css").read_text("utf-8"),
     )
+
+
+def training(report: Report) -> pictures.Drawing | None:
+    """Curves of types, rate and distortion over the training of a run, if it has a history."""
+    from zscope.plots import training_curves
+
+    with isolate("curves over training", report.failed), suppress(ConfigError):
+        if len(report.history) > 1:
+            return pictures.draw(training_curves(report.history), "training")
+    return None
 
 
 @contextmanager
@@ -118,6 +146,30 @@ def few_to_collect() -> Iterator[None]:
             gc.unfreeze()
 
 
+def arrange(group: dict[str, Any], evidence: Collection[str]) -> None:
+    """Which assays of a group are shown and which are folded, and the flags that several share.
+
+    Shown are those that findings rest on or that failed, then the first of the catalogue; tall
+    figures come last. Figures that need a row of their own stand before the others.
+    """
+    measured = [item for item in group["items"] if not item["missing"]]
+
+    def order(item: dict[str, Any]) -> tuple[bool, bool]:
+        return item["name"] not in evidence and not item["failed"], item["height"] > TALL
+
+    shown = [item["name"] for item in sorted(measured, key=order)[:OPEN]]
+    if len(measured) == OPEN + 1:  # one alone is not worth a fold
+        shown = [item["name"] for item in measured]
+    pairs = [(item["name"], flag) for item in measured for flag in item["flags"]]
+    counts = Counter(flag for _, flag in pairs)
+    group["flags"] = names_by_text(pair for pair in pairs if counts[pair[1]] >= SHARED)
+    for item in measured:
+        item["flags"] = [flag for flag in item["flags"] if flag not in group["flags"]]
+    measured.sort(key=lambda item: item["basis"] < WIDE)
+    group["shown"] = [item for item in measured if item["name"] in shown]
+    group["folded"] = [item for item in measured if item["name"] not in shown]
+
+
 def feature_labels(data: dict[str, Any]) -> list[str]:
     """The names of the features of vectors, or their numbers."""
     count = data["shape"][0] if len(data["shape"]) == 1 else 0
@@ -131,6 +183,9 @@ def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
     return {
         "name": entry.name,
         "question": (report.card is not None and entry.map_question) or word(entry.question),
+        "meaning": word(entry.meaning),
+        "page": assay_page(entry.name),
+        "figure": word(entry.figure),
         "function": f"zs.assays.{entry.attribute}",
         "definition": paragraphs(entry.cite),
         "missing": report.missing.get(entry.name),
@@ -154,8 +209,8 @@ def _score(result: Result, measure: Measure) -> dict[str, Any]:
 
 
 def figures(result: Result, name: str, room: int, failed: dict[str, Failure]) -> dict[str, Any]:
-    """All figures of a result: those of `plot` and of methods called `plot_...`."""
-    drawings: list[Drawing] = []
+    """All figures of a result, with their titles: of `plot` and of methods called `plot_...`."""
+    drawings: list[tuple[pictures.Drawing, str]] = []
     undrawn = ""
     if room <= 0:
         return {"figures": [], "undrawn": "The figure was left out to keep the page small."}
@@ -165,8 +220,7 @@ def figures(result: Result, name: str, room: int, failed: dict[str, Failure]) ->
         title = f"{name}{': ' + kind if kind else ''}"
         with isolate(f"figure of {title}", failed):
             try:
-                address, width = pictures.figure(draw(), f"{name}-{method}")
-                drawings.append((address, width, title))
+                drawings.append((pictures.draw(draw(), f"{name}-{method}"), title))
             except Undefined:  # it has no figure
                 continue
             except ZscopeError as error:

@@ -4,14 +4,16 @@ import base64
 import io
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["coloured", "figure", "lines", "row", "sheet", "strip"]
+__all__ = ["Drawing", "coloured", "draw", "figure", "lines", "row", "sheet", "strip"]
 
+INCH = 112
+"""CSS pixels for an inch of a figure: its smallest letters (`theme.SMALL`) have 11 pixels."""
 LARGE = 400_000
 """Figures whose SVG has more bytes are saved as PNG, at a lower resolution if necessary."""
 POINTS = 120
@@ -22,26 +24,58 @@ FONTS = re.compile(rb"(font-family: [^;\"]+)")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
 
 
+class Drawing(NamedTuple):
+    """A figure as a data URL, with its size in CSS pixels."""
+
+    address: str
+    width: int
+    height: int
+
+
 def figure(drawing: Any, name: str) -> tuple[str, int]:
     """A matplotlib figure (or its axes) as a data URL, and its width in CSS pixels."""
+    return draw(drawing, name)[:2]
+
+
+def draw(drawing: Any, name: str) -> Drawing:
+    """A matplotlib figure (or its axes), without a background, for light and dark pages."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     whole = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
     try:
+        style = DARK_PICTURES if whole.findobj(_is_picture) else DARK
+        width, height = (round(INCH * side) for side in whole.get_size_inches())
+        for part in (whole, *whole.axes):
+            part.patch.set_visible(False)
         # With a fixed salt, the same figure gives the same bytes. Letters as text, not as outlines:
         # less than half the bytes, and a sixth less to draw.
         settings: Any = {"svg.hashsalt": name, "svg.fonttype": "none"}
         with mpl.rc_context(settings):
             content = _as_svg(whole)
-        kind = "svg+xml"
-        for dpi in (200, 120, 72):
+        for dpi in (240, 120, 72):
             if len(content) <= LARGE:
                 break
-            content, kind = _save(whole, format="png", dpi=dpi), "png"
-        return address(content, kind), round(96 * whole.get_size_inches()[0])
+            content = _framed(_save(whole, format="png", dpi=dpi), width, height)
+        # After the first tag, <svg ...>, so that the style is part of the figure wherever it goes.
+        content = re.sub(rb"(<svg\b[^>]*>)", rb"\1" + style.encode(), content, count=1)
+        return Drawing(address(content, "svg+xml"), width, height)
     finally:
         plt.close(whole)
+
+
+DARK = "<style>@media (prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}</style>"
+"""In the dark, colours keep their hue, and light ones become dark."""
+DARK_PICTURES = (
+    "<style>@media (prefers-color-scheme:dark){"
+    "text{fill:#e8e6e1!important}[style*='stroke: #222222']{stroke:#e8e6e1!important}"
+    "[style*='fill: #222222']{fill:#e8e6e1!important}}</style>"
+)
+"""Pictures of data keep their colours: only letters and lines become light."""
+
+
+def _is_picture(artist: Any) -> bool:
+    return bool(artist.get_gid() == "pictures")
 
 
 def _as_svg(figure: Any) -> bytes:
@@ -59,8 +93,16 @@ def _as_svg(figure: Any) -> bytes:
 
 def _save(figure: Any, **options: Any) -> bytes:
     memory = io.BytesIO()
-    figure.savefig(memory, **options)
+    figure.savefig(memory, **{"transparent": True, **options})
     return memory.getvalue()
+
+
+def _framed(png: bytes, width: int, height: int) -> bytes:
+    """A PNG inside an SVG, which follows the colours of the page too."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
+        f'<image width="{width}" height="{height}" href="{address(png, "png")}"/></svg>'
+    ).encode()
 
 
 def address(content: bytes, kind: str) -> str:

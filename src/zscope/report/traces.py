@@ -68,11 +68,11 @@ class Traces:
     codes: Tensor
     factors: np.ndarray | None
     some: np.ndarray | None  # the first observations, in original units
-    reconstructions: RowErrors | None
+    row_errors: RowErrors | None
 
     @property
     def explained_interval(self) -> Interval | None:
-        return None if self.reconstructions is None else self.reconstructions.interval
+        return None if self.row_errors is None else self.row_errors.interval
 
     def differs_from(self, other: "Traces") -> str:
         """What shows that the rows of another report are not the same; "" if nothing does."""

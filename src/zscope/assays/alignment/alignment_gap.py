@@ -38,6 +38,7 @@ from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded
 from zscope.assays.entry import Entry
+from zscope.assays.halves import FEWEST, half_means
 from zscope.assays.jacobian import (
     Likelihood,
     Method,
@@ -51,6 +52,8 @@ from zscope.results import Scored
 from zscope.types import Matrix
 
 __all__ = ["AlignmentGap", "alignment_gap"]
+
+LEFT_OUT = "Left out"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,12 @@ class AlignmentGap(AtPlace, Scored):
 
     why_no_interval = "there is only one code"
     score_fields = ("gap",)
+    needs_equal_sizes = True
+
+    def on_halves(self) -> dict[str, list[float]]:
+        """None if codes were left out, so that others would be compared with each other."""
+        complete = not any(flag.startswith(LEFT_OUT) for flag in self.flags)
+        return {"": half_means(self.per_sample)} if complete and self.samples >= FEWEST else {}
 
     @property
     def score(self) -> float:
@@ -134,7 +143,7 @@ def alignment_gap(
     flags = list(local.flags)
     if flat.any():
         flags.append(
-            f"Left out {int(flat.sum())} of {len(flat)} codes where columns are linearly "
+            f"{LEFT_OUT} {int(flat.sum())} of {len(flat)} codes where columns are linearly "
             "dependent: the gap is infinite there."
         )
     gaps = log_column_ratio(triangles, local.precision)
@@ -178,7 +187,7 @@ ENTRY = Entry(
         "their effects overlap."
     ),
     figure=(
-        "The cosine between the effects of each pair of latents: pale off the diagonal means that "
+        "The cosine between the effects of each pair of latents: faint off the diagonal means that "
         "they change the output in different directions."
     ),
     takes=("decoder", "recording"),

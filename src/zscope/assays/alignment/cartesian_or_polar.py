@@ -337,7 +337,7 @@ ENTRY = Entry(
     ),
     figure=(
         "One cell for each pair of latents: blue pairs encode their factors along the axes, red "
-        "ones as angle and radius, pale ones neither way."
+        "ones as angle and radius, faint ones neither way."
     ),
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors", "two latents"),

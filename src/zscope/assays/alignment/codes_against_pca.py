@@ -498,8 +498,8 @@ ENTRY = Entry(
         "chance, which is what randomly rotated axes in the right space would have."
     ),
     figure=(
-        "Correlation of each latent (row) with each principal component (column): a dark diagonal "
-        "means that the latents are principal components in their order."
+        "Correlation of each latent (row) with each principal component (column): a strong "
+        "diagonal means that the latents are principal components in their order."
     ),
     takes=("observations", "recording"),
     needs=("two latents",),

@@ -51,6 +51,7 @@ from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded
 from zscope.assays.entry import Entry
+from zscope.assays.halves import FEWEST, half_means
 from zscope.assays.jacobian import (
     Likelihood,
     Linearised,
@@ -97,6 +98,10 @@ class DistanceToOrthogonality(AtPlace, Scored):
 
     why_no_interval = "there is only one code"
     score_fields = ("distance",)
+    needs_equal_sizes = True
+
+    def on_halves(self) -> dict[str, list[float]]:
+        return {"": half_means(self.per_sample)} if self.samples >= FEWEST else {}
 
     @property
     def score(self) -> float:
@@ -276,8 +281,8 @@ ENTRY = Entry(
         "chance, the value of axes that are rotated at random."
     ),
     figure=(
-        "Which latent (row) each singular direction of the decoder (column) consists of: one dark "
-        "cell in each column means that the axes are aligned."
+        "Which latent (row) each singular direction of the decoder (column) consists of: one "
+        "strong cell in each column means that the axes are aligned."
     ),
     takes=("decoder", "recording"),
     needs=("two latents",),

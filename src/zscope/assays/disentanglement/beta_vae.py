@@ -146,8 +146,8 @@ ENTRY = Entry(
         "for always; guessing gives about one over the number of factors."
     ),
     figure=(
-        "How much each latent (row) differs within pairs that share a factor (column): a pale cell "
-        "is a latent that the factor keeps still."
+        "How much each latent (row) differs within pairs that share a factor (column): a faint "
+        "cell is a latent that the factor keeps still."
     ),
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors",),

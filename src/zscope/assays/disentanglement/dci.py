@@ -463,8 +463,8 @@ ENTRY = Entry(
         "predicted."
     ),
     figure=(
-        "How much each latent (row) contributes to predicting each factor (column): one dark cell "
-        "in a row is a disentangled latent."
+        "How much each latent (row) contributes to predicting each factor (column): one strong "
+        "cell in a row is a disentangled latent."
     ),
     takes=("codes", "factors", "variances=usage", "model_groups=model_groups"),
     needs=("two factors",),

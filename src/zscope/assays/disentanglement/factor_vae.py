@@ -188,8 +188,8 @@ ENTRY = Entry(
         "guessing gives about one over the number of factors."
     ),
     figure=(
-        "Which latents (rows) are voted for when a factor (column) is fixed: one dark cell in each "
-        "row lets the latent identify its factor."
+        "Which latents (rows) are voted for when a factor (column) is fixed: one strong cell in "
+        "each row lets the latent identify its factor."
     ),
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors",),

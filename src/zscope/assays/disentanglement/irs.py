@@ -179,7 +179,7 @@ ENTRY = Entry(
         "compare it with chance, which is well above 0 for this score."
     ),
     figure=(
-        "How little each latent (row) moves while a factor (column) is fixed: a dark cell is a "
+        "How little each latent (row) moves while a factor (column) is fixed: a strong cell is a "
         "latent that only this factor moves."
     ),
     takes=("codes", "factors", "variances=usage"),

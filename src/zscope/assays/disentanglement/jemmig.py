@@ -104,7 +104,7 @@ ENTRY = Entry(
         "latent encodes it too."
     ),
     figure=(
-        "What each latent (row) tells about each factor (column): one dark cell in each row and "
+        "What each latent (row) tells about each factor (column): one strong cell in each row and "
         "column is the best case."
     ),
     takes=("codes", "factors", "variances=usage"),

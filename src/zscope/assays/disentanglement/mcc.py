@@ -124,7 +124,7 @@ ENTRY = Entry(
         "recovered up to scale and sign."
     ),
     figure=(
-        "The correlation of each latent (row) with each factor (column), without sign: one dark "
+        "The correlation of each latent (row) with each factor (column), without sign: one strong "
         "cell in each column is a factor that was recovered."
     ),
     takes=("codes", "factors", "variances=usage"),

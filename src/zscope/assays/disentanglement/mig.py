@@ -102,7 +102,7 @@ ENTRY = Entry(
         "as much about it, or none tells anything."
     ),
     figure=(
-        "What each latent (row) tells about each factor (column): one dark cell in a column is a "
+        "What each latent (row) tells about each factor (column): one strong cell in a column is a "
         "factor that a single latent encodes."
     ),
     takes=("codes", "factors", "variances=usage"),

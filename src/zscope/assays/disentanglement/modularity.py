@@ -167,7 +167,7 @@ ENTRY = Entry(
         "read it together with explicitness."
     ),
     figure=(
-        "What each latent (row) tells about each factor (column): one dark cell in a row is a "
+        "What each latent (row) tells about each factor (column): one strong cell in a row is a "
         "latent for one factor."
     ),
     takes=("codes", "factors", "variances=usage"),

@@ -185,8 +185,8 @@ ENTRY = Entry(
         "it perfectly, 0 if a second one is as good."
     ),
     figure=(
-        "How well each latent (row) alone predicts each factor (column): one dark cell in a column "
-        "is a factor that a single latent encodes."
+        "How well each latent (row) alone predicts each factor (column): one strong cell in a "
+        "column is a factor that a single latent encodes."
     ),
     takes=("codes", "factors", "variances=usage"),
     better="higher",

@@ -63,6 +63,16 @@ class Score(Scored):
     shuffled: list[float]  # the score of each permutation; `chance` is their mean
     more: dict[str, tuple[float, Interval | None]]  # chance and interval of the other numbers
     factor_names: list[str] | None = field(default=None, kw_only=True)  # if known
+    halves: dict[str, list[float]] = field(default_factory=dict, kw_only=True)  # see on_halves
+
+    def on_halves(self) -> dict[str, list[float]]:
+        return self.halves
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without the scores of halves, which the interval sums up."""
+        values = super().to_dict()
+        del values["halves"]
+        return values
 
     def measures(self) -> list[Measure]:
         others = [
@@ -197,6 +207,7 @@ def compute_score(
         flags=[*flags, *result.flags],
         shuffled=[each.score for each in shuffles],
         more={key: _measurement(key, result, shuffles, parts)[1:] for key in numbers},
+        halves={key.replace("_", " "): _values(key, parts) for key in ["", *numbers] if parts},
         **result.more,
     )
 
@@ -264,22 +275,24 @@ def _half_estimates(
     return estimates
 
 
+def _values(key: str, parts: list[Estimate]) -> list[float]:
+    """The score, or `more[key]`, of each estimate."""
+    return [float(each.more.get(key, 0.0)) if key else each.score for each in parts]
+
+
 def _measurement(
     key: str, result: Estimate, shuffles: list[Estimate], parts: list[Estimate]
 ) -> tuple[float, float, Interval | None]:
     """(value, chance, interval) of the score, or of `more[key]`."""
 
-    def value_of(estimate: Estimate) -> float:
-        return float(estimate.more.get(key, 0.0)) if key else estimate.score
-
     def bounded(estimate: Estimate) -> float:
-        value = value_of(estimate)
+        (value,) = _values(key, [estimate])
         return min(max(value, 0.0), 1.0) if estimate.clip and not key else value
 
     value, chance = bounded(result), float(np.mean([bounded(each) for each in shuffles]))
     if not parts:
         return value, chance, None
-    width = half_width([value_of(each) for each in parts])
+    width = half_width(_values(key, parts))
     # Scores lie between 0 and 1, so the interval does too, unless the value itself does not.
     low, high = max(value - width, min(0.0, value)), min(value + width, max(1.0, value))
     return value, chance, (low, high)

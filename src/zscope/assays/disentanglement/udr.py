@@ -262,7 +262,7 @@ ENTRY = Entry(
         "factors; entangled models each learn something else."
     ),
     figure=(
-        "The agreement of each pair of models: dark cells are pairs that learn the same latents."
+        "The agreement of each pair of models: strong cells are pairs that learn the same latents."
     ),
     takes=("codes",),
     compares=True,

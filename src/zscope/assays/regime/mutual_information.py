@@ -185,7 +185,7 @@ ENTRY = Entry(
         "What two latents tell about each other, in nats, averaged over all pairs: compare it with "
         "the floor, which is what independent latents would seem to share."
     ),
-    figure="The nats that each pair of latents shares: dark cells are latents that say the same.",
+    figure="The nats that each pair of latents shares: strong cells are latents that say the same.",
     takes=("codes", "together=together"),
     needs=("two latents",),
     maps="places",

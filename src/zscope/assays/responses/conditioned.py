@@ -480,8 +480,8 @@ ENTRY = Entry(
         "by one latent only, as the decoder uses them."
     ),
     figure=(
-        "Rows are factors, columns are latents: a dark cell is a latent that responds when only "
-        "this factor varies, and one dark cell in each row and column is full disentanglement."
+        "Rows are factors, columns are latents: a strong cell is a latent that responds when only "
+        "this factor varies, and one strong cell in each row and column is full disentanglement."
     ),
     takes=("autoencoder", "data", "posterior=recording"),
     needs=("two factors",),

@@ -262,7 +262,7 @@ ENTRY = Entry(
     ),
     figure=(
         "Rows are latents, columns are features: red features rise and blue ones fall with the "
-        "latent, pale ones do not depend on it."
+        "latent, faint ones do not depend on it."
     ),
     takes=(
         "decoder",

@@ -167,8 +167,8 @@ ENTRY = Entry(
         "that a code with each latent from another sample is unlike any real code."
     ),
     figure=(
-        "The rank correlation of every pair of latents, without sign: dark cells are latents that "
-        "vary together."
+        "The rank correlation of every pair of latents, without sign: strong cells are latents "
+        "that vary together."
     ),
     takes=("recording",),
     maps="units",

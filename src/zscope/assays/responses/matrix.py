@@ -444,9 +444,9 @@ ENTRY = Entry(
         "it; other entries of its row say which latents change along with it."
     ),
     figure=(
-        "Rows are the latents that were changed, columns those that were observed: a dark diagonal "
-        "means that changes survive, a dark cell off it that the column's latent depends on the "
-        "row's."
+        "Rows are the latents that were changed, columns those that were observed: a strong "
+        "diagonal means that changes survive, a strong cell off it that the column's latent "
+        "depends on the row's."
     ),
     takes=("autoencoder", "recording"),
     passes="samples * (latents + 1)",

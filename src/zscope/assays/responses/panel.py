@@ -159,7 +159,7 @@ ENTRY = Entry(
     ),
     figure=(
         "The response matrix, the graph of dependent latents, responses by factor, and importance "
-        "by factor: the last two agree where the same cells are dark."
+        "by factor: the last two agree where the same cells are strong."
     ),
     takes=("response_matrix", "conditioned_response_matrix", "dci"),
     needs=("two factors",),

@@ -368,7 +368,7 @@ ENTRY = Entry(
         "same arrangement; compare with untrained layers."
     ),
     figure=(
-        "Rows are layers of the first model, columns of the second: a dark diagonal means that "
+        "Rows are layers of the first model, columns of the second: a strong diagonal means that "
         "both compute similar things layer by layer."
     ),
     takes=("activations", "activations"),

@@ -31,7 +31,11 @@ def moved_features(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"{latents_text(still)} move{'s' if len(still) == 1 else ''} no feature by "
             f"{threshold:g} standard deviations",
-            f"Largest effects: {', '.join(f'{effects.sizes[j].max():.2f} sd' for j in still[:6])}.",
+            "The largest effect of each on a feature, in standard deviations of the feature.",
             "train longer, or prune latents that change no feature",
             matters=0.3,
+            table=table(
+                ("latent", "largest effect, sd", "expected"),
+                [(j, float(effects.sizes[j].max()), f"at least {threshold:g}") for j in still],
+            ),
         )

@@ -9,6 +9,7 @@ from zscope.report.findings import (
     Table,
     index_list,
     latents_text,
+    measures,
     percent,
     table,
 )
@@ -35,10 +36,8 @@ def reconstruction(facts: Facts, threshold: float) -> Iterable[Finding]:
     share = facts.explained
     if share is None or (facts.collapsed and abs(share) < MEAN_ALONE):
         return  # a collapsed model decodes everything to the mean of the data
-    evidence = (
-        f"1 − |x − decoded|² / |x − mean|² = {share:.2f}, decoding the posterior mean of each "
-        "observation."
-    )
+    evidence = "1 − |x − decoded|² / |x − mean|², decoding the posterior mean of each observation."
+    numbers = measures(("explained variance", share, f"at least {threshold:g}", ""))
     if share < 0:
         yield Finding(
             "Reconstructions are worse than the mean of the data",
@@ -47,6 +46,7 @@ def reconstruction(facts: Facts, threshold: float) -> Iterable[Finding]:
             "sigmoid? pixels from 0 to 255? the wrong weights?)",
             "problem",
             0.98,
+            table=numbers,
         )
     elif share < threshold:
         yield Finding(
@@ -55,6 +55,7 @@ def reconstruction(facts: Facts, threshold: float) -> Iterable[Finding]:
             "train longer or with more capacity before interpreting the latents",
             "problem",
             0.95 - 0.3 * share,
+            table=numbers,
         )
     else:
         yield Finding(
@@ -62,6 +63,7 @@ def reconstruction(facts: Facts, threshold: float) -> Iterable[Finding]:
             evidence,
             level="healthy",
             matters=0.9,
+            table=numbers,
         )
 
 
@@ -177,10 +179,18 @@ def few_samples(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"Only {count:,} observations were encoded for {latents} "
             f"latent{'' if latents == 1 else 's'}",
-            f"{count / latents:.0f} per latent.",
+            "Most scores need several observations for each latent.",
             "the numbers are rough; use more data if you can",
             "note",
             0.5,
+            table=measures(
+                (
+                    "observations per latent",
+                    f"{count / latents:.0f}",
+                    f"at least {threshold:g}",
+                    f"{count:,} for {latents}",
+                )
+            ),
         )
 
 
@@ -193,11 +203,18 @@ def few_dimensions(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"The codes of {used} latents have an intrinsic dimension of about "
             f"{max(1, round(estimate.dimension))}",
-            f"Intrinsic dimension {estimate.dimension:.1f} ({estimate.method}, "
-            f"{estimate.neighbours} neighbours, {estimate.samples:,} codes).",
+            f"Estimated from {estimate.neighbours} neighbours ({estimate.method}).",
             "fewer latents may be enough; search for the number with zs.fondue",
             "note",
             0.4,
+            table=measures(
+                (
+                    "intrinsic dimension",
+                    f"{estimate.dimension:.1f}",
+                    f"at least {threshold * used:g}",
+                    f"{estimate.samples:,} codes",
+                )
+            ),
         )
 
 

@@ -10,7 +10,7 @@ from zscope.assays.disentanglement.dci import factor_skills
 from zscope.assays.disentanglement.score import Score
 from zscope.assays.information import bins_for, entropy
 from zscope.errors import MissingExtra
-from zscope.report.findings import Facts, Finding, and_list, table, title
+from zscope.report.findings import Facts, Finding, and_list, measures, table, title
 
 __all__ = [
     "PART",
@@ -32,6 +32,8 @@ DEVIATIONS = 5
 """Without the largest of ten scores of shuffled codes, another one exceeds the mean of the rest by
 more in 0.2 % of cases if they are Gaussian."""
 RINGS_MARGIN = 0.1
+SEVERAL = 8
+"""Latents of a factor that the evidence names."""
 
 
 @dataclass(frozen=True)
@@ -233,13 +235,16 @@ def polar_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
         yield Finding(
             f"Latents {a} and {b} encode {names[ring.angle]} as an angle{and_radius}",
-            f"The angle explains {ring.told:.2f} of the entropy of {names[ring.angle]}, the "
-            f"best straight direction in their plane {ring.straight:.2f}; "
+            f"Shares of the entropy of {names[ring.angle]} that are explained, of "
             f"{len(facts.recording):,} observations.",
             f"treat them as one variable: read the factor from atan2({y}, {x}), not from single "
             "latents",
             "note",
             0.4,
+            table=measures(
+                ("by the angle", ring.told, "", ""),
+                ("by the best straight direction in their plane", ring.straight, "", ""),
+            ),
         )
 
 
@@ -259,15 +264,16 @@ def spread_over_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
         if alone and len(sharing) == 1:
             single.append((factors.names[k], gap.active[sharing[0]], float(nats[sharing[0]])))
         elif alone:
-            latents = ", ".join(str(gap.active[j]) for j in sharing)
-            amounts = ", ".join(f"{nats[j]:.2f}" for j in sharing)
+            rest = f" and {len(sharing) - SEVERAL} more" if len(sharing) > SEVERAL else ""
+            latents = ", ".join(str(gap.active[j]) for j in sharing[:SEVERAL]) + rest
+            amounts = ", ".join(f"{nats[j]:.2f}" for j in sharing[:SEVERAL])
             several.append((factors.names[k], latents, amounts))
         elif skills.of[k] >= PART:
             several.append((factors.names[k], "none alone", f"at most {nats[order[0]]:.2f}"))
     scores = f"MIG {gap.score:.2f} (chance {gap.chance:.2f})"
     if (explicit := facts.get("explicitness")) is not None:
         scores = f"Explicitness {explicit.score:.2f} (chance {explicit.chance:.2f}), {scores}"
-    evidence = f"Information above chance, in nats. {scores}, {gap.samples:,} observations."
+    evidence = f"Information above chance, in nats; {gap.samples:,} observations. {scores}."
     if several:
         names = [row[0] for row in several]
         it = "it" if len(names) == 1 else "one"

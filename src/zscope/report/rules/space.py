@@ -9,6 +9,7 @@ from zscope.report.findings import (
     Finding,
     count_word,
     latents_text,
+    measures,
     percent,
     table,
 )
@@ -36,9 +37,12 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     total, share = len(result.displacement), result.score
     evidence = (
-        f"{len(result.holes):,} of {total:,} {result.source} samples move farther than 99 % of "
-        f"posterior samples when they are decoded and encoded again (median "
-        f"{float(result.ratio.median()):.2g} times as far); about 1 % is expected."
+        f"A hole: decoding and encoding again moves {result.source} samples farther than 99 % of "
+        "posterior samples."
+    )
+    numbers = measures(
+        ("samples in holes", percent(share), "about 1 %", f"{len(result.holes):,} of {total:,}"),
+        ("median displacement", f"{float(result.ratio.median()):.2g} times as far", "1", ""),
     )
     of_prior = result.source == "prior"
     name = "prior samples" if of_prior else "hybrid samples"
@@ -46,12 +50,14 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"{percent(share)} of {name} fall into holes",
             evidence,
-            "sample with hybrid sampling: zs.sampling.hybrid(recording.posterior, 64)"
+            'ask whether hybrids do better, zs.assays.holes(recording, base="hybrid"); if so, draw '
+            "them: zs.sampling.hybrid(recording.posterior, 64)"
             if of_prior
             else "the latents depend on each other; sample codes with zs.sampling.posterior, and "
             "interpolate between them with zs.assays.manifold_path",
             "problem",
             0.5 + 0.4 * share,
+            table=numbers,
         )
     else:
         yield Finding(
@@ -59,6 +65,7 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
             evidence,
             level="healthy",
             matters=0.7,
+            table=numbers,
         )
 
 
@@ -68,10 +75,13 @@ def holes_between_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     name, chance = f"{result.source} samples", result.chance
     evidence = (
-        f"{len(result.holes):,} of {result.samples:,} {name} move farther than "
-        f"{percent(1 - chance)} of {len(result.reference):,} pictures when they are decoded and "
-        f"encoded again (median {float(result.ratio.median()):.2g} times as far); about "
-        f"{percent(chance)} is expected."
+        f"A hole: decoding and encoding again moves {name} farther than {percent(1 - chance)} of "
+        f"{len(result.reference):,} pictures."
+    )
+    count = f"{len(result.holes):,} of {result.samples:,}"
+    numbers = measures(
+        ("samples in holes", percent(result.score), f"about {percent(chance)}", count),
+        ("median displacement", f"{float(result.ratio.median()):.2g} times as far", "1", ""),
     )
     if result.interval[0] > chance + threshold:
         yield Finding(
@@ -81,6 +91,7 @@ def holes_between_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
             "you edit latents, change them together",
             "note",
             0.2,
+            table=numbers,
         )
     else:
         yield Finding(
@@ -88,6 +99,7 @@ def holes_between_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
             evidence,
             level="healthy",
             matters=0.7,
+            table=numbers,
         )
 
 
@@ -103,9 +115,11 @@ def unlike_data(facts: Facts, threshold: float) -> Iterable[Finding]:
     also = f" {count} of them are self-consistent: decoding and encoding does not move them."
     also = also if far.any() else ""
     evidence = (
-        f"{int(far.sum()):,} of {total:,} {name} decode to observations farther from the data than "
-        f"{result.data_limit:.2g} times the spacing of the nearest observations; at most 1 % of "
-        f"decoded posterior samples are.{also}"
+        f"Unlike the data: farther from them than {result.data_limit:.2g} times the spacing of the "
+        f"nearest observations.{also}"
+    )
+    numbers = measures(
+        ("unlike the data", percent(share), "at most 1 %", f"{int(far.sum()):,} of {total:,}"),
     )
     if share >= threshold:
         yield Finding(
@@ -115,6 +129,7 @@ def unlike_data(facts: Facts, threshold: float) -> Iterable[Finding]:
             "data; zs.sampling.posterior draws codes of observations like the data",
             "problem",
             0.45 + 0.4 * share,
+            table=numbers,
         )
     else:
         yield Finding(
@@ -123,6 +138,7 @@ def unlike_data(facts: Facts, threshold: float) -> Iterable[Finding]:
             evidence,
             level="healthy",
             matters=0.6,
+            table=numbers,
         )
 
 
@@ -156,11 +172,19 @@ def structure(facts: Facts, threshold: float) -> Iterable[Finding]:
     if result.score > threshold and result.p_value <= 0.01:
         yield Finding(
             f"Decoding and encoding changes the distribution of {result.distribution} samples",
-            f"Structure score (squared MMD) {result.score:.3f} ± {result.standard_error:.3f}, "
-            f"p = {result.p_value:.2g}, {result.samples:,} samples; 0 means no change.",
+            "The structure score is a squared MMD; 0 means no change.",
             "the response map and the drift show where samples move",
             "note",
             0.3,
+            table=measures(
+                (
+                    "structure score",
+                    f"{result.score:.3f} ± {result.standard_error:.3f}",
+                    "0",
+                    f"{result.samples:,} samples",
+                ),
+                ("p", f"{result.p_value:.2g}", "above 0.01", ""),
+            ),
         )
 
 
@@ -217,10 +241,17 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
     if not edges and largest <= threshold:
         yield Finding(
             "No latent responds to another",
-            f"The largest relative response between different latents is {largest:.2f} "
-            f"(1: as strongly as to itself), {matrix.samples:,} samples.",
+            "Relative responses: 1 is as strongly as to itself.",
             level="healthy",
             matters=0.5,
+            table=measures(
+                (
+                    "largest response between different latents",
+                    largest,
+                    f"at most {threshold:g}",
+                    f"{matrix.samples:,} samples",
+                )
+            ),
         )
     elif not edges:
         yield Finding(
@@ -249,12 +280,13 @@ def invariance(facts: Facts, threshold: float) -> Iterable[Finding]:
     if value < threshold:
         yield Finding(
             "Intervening on one latent also moves others",
-            f"Mean invariance {value:.2f} over latents in use (1: nothing else moves); "
-            f"{result.interventions} interventions on {result.samples} {result.base} samples each.",
+            f"Invariance 1: nothing else moves. {result.interventions} interventions on each of "
+            f"{result.samples} {result.base} samples.",
             "do not interpret single latents as separate causes; the response matrix shows which "
             "belong together",
             "note",
             0.4,
+            table=measures(("mean invariance", value, f"at least {threshold:g}", "latents in use")),
         )
 
 
@@ -292,9 +324,12 @@ def decoder_axes(facts: Facts, threshold: float) -> Iterable[Finding]:
     if result is None or 2 * result.degenerate > result.samples:
         return
     evidence = (
-        f"Distance {result.distance:.2f} of the latents from directions that change the output "
-        f"independently (0: aligned), {result.chance:.2f} for random axes; {len(result.active)} "
-        f"latents in use, {result.samples:,} codes."
+        "The distance of the latents from directions that change the output independently; 0 is "
+        f"aligned. {len(result.active)} latents in use."
+    )
+    numbers = measures(
+        ("distance", float(result.distance), "0", f"{result.samples:,} codes"),
+        ("of random axes", float(result.chance), "", ""),
     )
     if result.relative >= threshold:
         yield Finding(
@@ -304,6 +339,7 @@ def decoder_axes(facts: Facts, threshold: float) -> Iterable[Finding]:
             "do not interpret single latents; other directions vary the output more independently",
             "note",
             0.33,
+            table=numbers,
         )
     elif result.relative <= ALIGNED:
         yield Finding(
@@ -311,4 +347,5 @@ def decoder_axes(facts: Facts, threshold: float) -> Iterable[Finding]:
             evidence,
             level="healthy",
             matters=0.4,
+            table=numbers,
         )
