@@ -22,12 +22,24 @@ test: $(DEVELOP)
 test-slow: $(DEVELOP)
 	$(ONE) $(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
 
-# What `make test` skips because pythae, diffusers and trackers are not in .venv.
-test-adapters: .venv-adapters/ready
+# What `make test` skips because the libraries are not in .venv: pythae, diffusers and trackers, which
+# `.ci/run` tests too; scvi-tools; JAX and Keras.
+test-adapters: test-adapters-torch test-adapters-scvi test-adapters-jax
+
+test-adapters-torch: .venv-adapters/ready
 	$(ONE) .venv-adapters/bin/python -m pytest tests/adapters/test_pythae_adapter.py \
-		tests/adapters/test_diffusers_adapter.py tests/adapters/test_trackers.py \
-		tests/test_examples.py tests/test_dependencies.py \
-		-k "adapter or diffusion or tensorboard or mlflow"
+		tests/adapters/test_diffusers_adapter.py tests/adapters/test_own_model_page.py \
+		tests/adapters/test_trackers.py tests/test_examples.py tests/test_dependencies.py \
+		-k "adapter or diffus or pythae or tensorboard or mlflow"
+
+test-adapters-scvi: .venv-scvi/ready
+	$(ONE) .venv-scvi/bin/python -m pytest tests/adapters/test_scvi_adapter.py \
+		tests/adapters/test_scvi_conditions.py tests/adapters/test_own_model_page.py \
+		tests/test_dependencies.py -k "scvi"
+
+test-adapters-jax: .venv-jax/ready
+	$(ONE) KERAS_BACKEND=jax .venv-jax/bin/python -m pytest tests/adapters/test_jax_and_keras.py \
+		tests/adapters/test_own_model_page.py tests/test_dependencies.py -k "jax or keras"
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 test-floors: .venv-floors/ready
@@ -69,15 +81,26 @@ $(DEVELOP): $(READY) requirements-develop.lock
 	$(BIN)/pip check
 	touch $@
 
-# .venv, which these packages stay out of, and what is added to it here. There is no `pip check`:
-# a package that Python has itself is required, and left out (see pyproject.toml).
-.venv-adapters/ready: $(DEVELOP) requirements-adapters.lock
+# .venv, which these packages stay out of, and what is added to it here; the setuptools that Python
+# brings give way to those of .venv, which build what has no wheel. There is no `pip check`: a package
+# that Python has itself is required by one, and left out (see pyproject.toml).
+.venv-adapters/ready: LIBRARIES := diffusers, pythae
+.venv-scvi/ready: LIBRARIES := scvi
+.venv-scvi/ready: SOURCES := --no-binary docrep --no-build-isolation
+.venv-jax/ready: LIBRARIES := jax, keras
+.venv-adapters/ready .venv-scvi/ready .venv-jax/ready: .venv-%/ready: $(DEVELOP) requirements-%.lock
 	$(BIN)/python -m venv --clear $(@D)
+	$(@D)/bin/pip uninstall --quiet --yes setuptools
 	$(BIN)/python -c "import site; print('import site; site.addsitedir(%r)' % site.getsitepackages()[0])" \
 		> $$($(@D)/bin/python -c "import site; print(site.getsitepackages()[0])")/develop.pth
-	$(@D)/bin/$(INSTALL) --require-hashes -r requirements-adapters.lock
-	$(@D)/bin/python -c "import diffusers, pythae"
+	$(@D)/bin/$(INSTALL) --require-hashes -r requirements-$*.lock $(SOURCES)
+	KERAS_BACKEND=jax $(@D)/bin/python -W ignore -c "import $(LIBRARIES)"
 	touch $@
+
+.PHONY: test-adapters-torch test-adapters-scvi test-adapters-jax clean-apart
+clean: clean-apart
+clean-apart:
+	rm -rf .venv-scvi .venv-jax
 
 # Write the lock files anew, keeping the versions that they have: those that install on Python
 # 3.11.2 (Debian 12) and later, on every platform. Newer versions: make lock UPGRADE=--upgrade
@@ -93,13 +116,16 @@ lock: .venv-tools/ready
 	$(LOCK) pyproject.toml --extra all --group develop -c requirements.lock \
 		-o requirements-develop.lock
 	$(LOCK) --group adapters -c requirements-develop.lock -o requirements-adapters.lock
+	$(LOCK) --group jax -c requirements-develop.lock -o requirements-jax.lock
+	$(LOCK) --group scvi --no-binary docrep -c requirements-develop.lock -o requirements-scvi.lock
 
 # Known vulnerabilities of the locked versions. The package index is asked; it fails where the index
 # does not know.
 AUDIT := .venv-tools/bin/pip-audit --strict --disable-pip
 
 audit: .venv-tools/ready
-	$(AUDIT) -r requirements-develop.lock -r requirements-adapters.lock
+	$(AUDIT) -r requirements-develop.lock -r requirements-adapters.lock -r requirements-jax.lock \
+		-r requirements-scvi.lock
 	echo "$(TORCH)" | $(AUDIT) --no-deps -r /dev/stdin
 
 .venv-tools/ready:

@@ -4,15 +4,21 @@
 
 Codes of three kinds are scored, with the same five factors and five seeds:
 
-    noise      eight latents that know nothing of the factors: every score should be 0
-    perfect    five latents that are the factors, three that are noise: every score should be 1
-    rotated    the same factors, rotated: encoded, but not one in each latent
+    noise      eight latents that know nothing of the factors
+    perfect    five latents, each of them a factor (and 1 % noise), beside three of noise
+    rotated    the same five latents, rotated: everything is encoded, but no factor in one latent
 
-by zscope as it comes, by the reference definitions (those of the library of Locatello et al., 2019,
-which needs TensorFlow 1 and no longer installs: zscope's `flavour="dlib"`, whose agreement with
-hand-computed values is tested), and by latentverse 0.3.5, in an environment of its own that is made
-on first use under .bench/. Similarity and dimension are asked of noise too. The page RESULTS.md
-beside this file is written anew; the table of the README quotes it, and a test compares them.
+- by zscope with its defaults;
+- by the reference definitions, those of the library of Locatello et al. (2019). It needs
+  TensorFlow 1 and no longer installs, so this is zscope's `flavour="dlib"`, which tests compare
+  with values computed by hand;
+- by latentverse's own `run_disentanglement`, which takes the table of factors as it is, in an
+  environment of its own that is made on first use under .bench/.
+
+All see the same arrays. Similarity is asked of unrelated features and dimension of rows that occur
+twice (scikit-dimension, in its own environment). About half an hour on one core, nearly all of it
+for the gradient boosting of the reference DCI. The page RESULTS.md beside this file is written
+anew; the README quotes it, and a test compares them.
 """
 
 import argparse
@@ -27,14 +33,38 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from ratios import command, machine, peer, released  # noqa: E402
+from ratios import PEERS, command, machine, peer, released  # noqa: E402
 
 SEEDS = range(5)
 ROWS = (500, 5000)
 VALUES = (3, 6, 10, 8, 8)  # of each factor
 LATENTS = 8
-WORLDS = {"noise": 0.0, "perfect": 1.0, "rotated": None}
+TOOLS = ("zscope", "reference", "latentverse")
 SCORES = ("mig", "sap", "dci", "modularity", "explicitness", "jemmig", "dcimig", "irs", "mcc")
+
+TITLES = {
+    "noise": "Noise: 0 is right",
+    "perfect": "Perfect codes, beside noise: 1 is right",
+    "rotated": "Rotated codes: encoded, but no factor in one latent",
+}
+REMARKS = {
+    "noise": "zscope first asks of each latent whether it has more information about any factor "
+    "than shuffled codes, and scores those that have. Reference explicitness is an area under a "
+    "ROC curve, for which one half is chance. mcc is a mean of absolute correlations, which are "
+    "above 0 for a finite number of observations; zscope prints that chance level beside the "
+    "score. latentverse's DCI takes the shares of the estimated information, however little all "
+    "of it is.",
+    "perfect": "Not every score can be 1 here. zscope's mig, jemmig and dcimig cut each latent "
+    "into 20 bins with as many observations each, whose borders do not fall between the 3, 6, 8 or "
+    "10 values of a factor: some information is lost, and bins of equal width, as in the "
+    "reference definitions, lose less. jemmig also counts what a latent encodes besides the "
+    "factor: with few values and many bins it stays below 1, and zscope flags how far. Reference "
+    "sap is a gap between accuracies of a linear classifier, which cannot separate ten values in a "
+    "row; reference modularity and irs count the three latents of noise.",
+    "rotated": "No single value is right, but no score should be near 1, except explicitness, "
+    "which asks only whether factors are encoded, and modularity, which is high if each latent "
+    "leans to one factor.",
+}
 
 
 def world(name: str, rows: int, seed: int):
@@ -96,7 +126,7 @@ def measure() -> Iterator[dict]:
 
     with tempfile.TemporaryDirectory() as folder:
         cases, files = [], []
-        for name in WORLDS:
+        for name in TITLES:
             for rows in ROWS:
                 for seed in SEEDS:
                     codes, factors = world(name, rows, seed)
@@ -163,60 +193,57 @@ def cell(values: list[float]) -> str:
     if not values:  # the tool has no such score
         return ""
     mean, spread = np.mean(values), np.std(values, ddof=1)
-    return f"{mean + 0:.3f} ± {spread:.3f}".replace("-", "−")
+    return f"{mean:.3f} ± {spread:.3f}".replace("-", "−")
 
 
-def table(rows: list[dict], name: str, count: int) -> list[str]:
+def table(rows: list[dict], name: str, count: int) -> str:
     """Scores as lines, tools as columns."""
-    tools = ("zscope", "reference", "latentverse")
-    lines = [
-        "| score | zscope | reference definition | latentverse 0.3.5 |",
-        "| --- | --- | --- | --- |",
-    ]
+    lines = [f"| score | zscope | reference definition | {version_of('latentverse')} |",
+             "| --- | --- | --- | --- |"]  # fmt: skip
     for score in SCORES:
         cells = [
             cell([row[score] for row in rows if row["tool"] == tool and row["world"] == name
                   and row["rows"] == count and score in row])
-            for tool in tools
+            for tool in TOOLS
         ]  # fmt: skip
         lines.append(f"| {score} | {' | '.join(cells)} |")
-    return lines
+    return "\n".join(lines)
 
 
-TITLES = {
-    "noise": "Noise: every score should be 0",
-    "perfect": "Perfect codes beside noise: every score should be 1",
-    "rotated": "Rotated codes: encoded, but not one factor in each latent",
-}
+def version_of(name: str) -> str:
+    return PEERS[name][-1].replace("==", " ")
 
 
 def page(rows: list[dict], similarity: dict[str, float], dimension: dict[str, float]) -> str:
     facts = machine()
     text = [
         "# Where the answer is known",
-        "Written by `benchmarks/against/known_worlds.py`, whose first lines say what is compared: "
-        f"means and standard deviations over {len(SEEDS)} seeds, five factors of "
-        f"{', '.join(map(str, VALUES))} values, {LATENTS} latents; factors are ordinal. "
-        f"latentverse 0.3.5, scikit-dimension 0.5.0, {released('numpy', 'scikit-learn')}, "
-        f"Python {facts['python']}. Where a cell is empty, the tool has no such score.",
-        "latentverse computes DCI from mutual information instead of a predictor's importances.",
+        "Written by `benchmarks/against/known_worlds.py`, whose first lines say what is compared. "
+        f"Means and standard deviations over {len(SEEDS)} seeds; five factors of "
+        f"{', '.join(map(str, VALUES))} values, all ordinal; {LATENTS} latents. "
+        f"{released('zscope')}, {version_of('latentverse')}, {version_of('scikit-dimension')}, "
+        f"{released('numpy', 'scikit-learn')}, Python {facts['python']}. Where a cell is empty, "
+        "the tool has no such score. latentverse computes DCI from mutual information, the others "
+        "from the importances of a predictor; it clips every score to 0 and 1.",
     ]
     for name, title in TITLES.items():
         text.append(f"## {title}")
         for count in ROWS:
-            text += [f"{count:,} observations", "\n".join(table(rows, name, count))]
+            text += [f"{count:,} observations:", table(rows, name, count)]
+        text.append(REMARKS[name])
     text += [
-        "## Similarity of unrelated representations: 0 is right",
-        "CKA of 64 observations of two sets of 128 Gaussian features: zscope "
-        f"{similarity['zscope']:.2f} (debiased, its default), plain definition "
+        "## Similarity of unrelated features: 0 is right",
+        "CKA of 64 observations of two sets of 128 Gaussian features. zscope: "
+        f"{similarity['zscope']:.2f} (debiased, its default). Plain definition: "
         f"{similarity['reference']:.2f}.",
-        "## Dimension, with copies among the observations",
-        f"A thousand Gaussian points in eight dimensions, and the same points twice. zscope: "
-        f"{dimension['zscope']:.2f} and {dimension['zscope, rows twice']:.2f}. scikit-dimension's "
-        f"MLE: {dimension['scikit-dimension']:.2f} and "
+        "## Dimension, with rows that occur twice",
+        "A thousand Gaussian points in eight dimensions, and the same points twice (maximum "
+        f"likelihood, 20 neighbours for zscope). zscope: {dimension['zscope']:.2f} and "
+        f"{dimension['zscope, rows twice']:.2f}. {version_of('scikit-dimension')}, "
+        f"`skdim.id.MLE`: {dimension['scikit-dimension']:.2f} and "
         f"{dimension['scikit-dimension, rows twice']:.2f}.",
     ]
-    return "\n\n".join(text).replace(" -0.", " −0.") + "\n"
+    return "\n\n".join(text) + "\n"
 
 
 def main() -> int:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 __all__ = [
-    "ConfigError", "DataError", "InterfaceError", "Locked", "MissingExtra", "ResourceError",
-    "RunError", "Stopped", "Terminated", "TrainingError", "Undefined", "ZscopeError",
+    "ConfigError", "DataError", "InterfaceError", "Locked", "MissingExtra", "NoGradients",
+    "ResourceError", "RunError", "Stopped", "Terminated", "TrainingError", "Undefined",
+    "ZscopeError",
 ]  # fmt: skip
 
 
@@ -24,6 +25,10 @@ class Undefined(ZscopeError):
 
 class InterfaceError(ZscopeError):
     """A model does not behave as an encoder and a decoder must."""
+
+
+class NoGradients(InterfaceError):
+    """A derivative was asked of a model that is not written in torch."""
 
 
 class DataError(ZscopeError):

@@ -68,7 +68,7 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
         if target.model is None and target.path is not None:
             return from_run(target.path)
         target = target.model
-    if isinstance(target, type) or (callable(target) and not isinstance(target, nn.Module)):
+    if isinstance(target, type) or (callable(target) and not _is_model(target)):
         target = call_factory(target, owner)
     if weights is not None:
         load_weights(_module_of(target, owner), weights)
@@ -273,16 +273,28 @@ def as_autoencoder(target: Any, owner: str) -> Autoencoder:
         return wrap(*target)
     if (adapted := adapters.recognise(target)) is not None:
         return adapted
-    for names in (("encode", "decode"), ("encoder", "decoder")):
-        parts = [getattr(target, name, None) for name in names]
-        if all(callable(part) for part in parts):
-            wrapped = wrap(*parts)
-            wrapped.name = type(target).__name__
-            return wrapped
+    if parts := _parts(target):
+        wrapped = wrap(*parts)
+        wrapped.name = type(target).__name__
+        return wrapped
     raise InterfaceError(
         f"{owner}: a {type(target).__name__} is neither an Autoencoder, nor a pair (encoder, "
         "decoder), and has no encode and decode. Wrap it: zs.wrap(encoder, decoder)."
     )
+
+
+def _is_model(target: Any) -> bool:
+    """Models of Keras and others can be called too; what makes a model has no parts yet."""
+    return isinstance(target, nn.Module) or _parts(target) is not None
+
+
+def _parts(target: Any) -> tuple[Any, Any] | None:
+    """The encoder and the decoder of an object that has both under their usual names."""
+    for names in (("encode", "decode"), ("encoder", "decoder")):
+        first, second = (getattr(target, name, None) for name in names)
+        if callable(first) and callable(second):
+            return first, second
+    return None
 
 
 def _module_of(target: Any, owner: str) -> nn.Module:

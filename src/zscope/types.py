@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from zscope.errors import DataError
+from zscope.errors import DataError, NoGradients
 
 __all__ = [
     "HALF",
@@ -23,8 +23,10 @@ __all__ = [
     "PerSample",
     "Scalar",
     "Spectrum",
+    "array_of",
     "as_tensor",
     "at_least_single",
+    "needs_gradients",
 ]
 
 Codes = Float[Tensor, "samples latents"]
@@ -43,6 +45,8 @@ def as_tensor(values: Any, who: str = "array") -> Tensor:
         return values
     try:
         array = np.asarray(values)
+        if array.dtype.name == "bfloat16":  # of JAX; NumPy has no such type, nor torch this one
+            array = array.astype(np.float32)
         # Data frames and memory maps may be read-only and views reversed, which tensors cannot be.
         plain = array.flags.writeable and min(array.strides, default=0) >= 0
         return torch.from_numpy(array if plain else array.copy())
@@ -54,6 +58,23 @@ def as_tensor(values: Any, who: str = "array") -> Tensor:
             f"{who}: got {what}, which is no table of numbers ({error}). Give one row of numbers "
             "for each sample; number words: np.unique(words, return_inverse=True)[1]"
         ) from None
+
+
+def needs_gradients(tensor: Tensor) -> bool:
+    """Whether somebody differentiates what is computed with this tensor."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor) or (
+        torch.is_grad_enabled() and tensor.requires_grad
+    )
+
+
+def array_of(tensor: Tensor, who: str) -> np.ndarray:
+    """The values of a tensor as an array, for libraries without gradients."""
+    if needs_gradients(tensor):
+        raise NoGradients(
+            f"{who}: an assay needs gradients, and this model is not written in torch. Assays that "
+            "need gradients cannot be used with it; all others can."
+        )
+    return tensor.detach().cpu().numpy()
 
 
 HALF = (torch.float16, torch.bfloat16)

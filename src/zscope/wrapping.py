@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from zscope.autoencoder import Autoencoder, Posterior, Prior, evaluation, plain_copy
 from zscope.errors import InterfaceError
 from zscope.layout import Layout
-from zscope.types import Codes, Observations, as_tensor
+from zscope.types import Codes, Observations, array_of, as_tensor, needs_gradients
 
 __all__ = ["LayoutOption", "Wrapped", "wrap"]
 
@@ -64,6 +64,8 @@ class Wrapped(Autoencoder):
         self._x_shape: tuple[int, ...] | None = None
         self._asked_layout = layout
         self._channels_last = False
+        self._foreign: dict[str, bool] = {}
+        """The parts that are not written in torch, and whether they are given arrays."""
 
     @property
     def title(self) -> str:
@@ -174,7 +176,7 @@ class Wrapped(Autoencoder):
         x = _unwrap(self._call("decoder", self.decoder, codes, None))
         return _as_tensor(x, "wrap: the output of the decoder")
 
-    def check(self, example: Tensor) -> None:
+    def check(self, example: Tensor | np.ndarray) -> None:
         """Encode and decode one batch now, so that errors are raised here."""
         example = _as_tensor(example, "wrap: example")
         with torch.no_grad():
@@ -264,13 +266,20 @@ class Wrapped(Autoencoder):
             return ()
 
     def _call(self, role: str, part: Any, batch: Tensor, auxiliary: Any) -> Any:
+        who = f"wrap: the {role}"
+        values = [value for value in (batch, auxiliary) if value is not None]
+        arrays = [array_of(value, who) for value in values] if role in self._foreign else []
         try:
+            if self._foreign.get(role):
+                return part(*arrays)
             # Foreign code may write to its input, or rely on its strides.
-            copies = [plain_copy(value) for value in (batch, auxiliary) if value is not None]
-            return part(*copies)
+            output = part(*map(plain_copy, values))
         except InterfaceError:
             raise
         except Exception as error:
+            if role not in self._foreign and _takes_arrays(part, values):
+                self._foreign[role] = True
+                return self._call(role, part, batch, auxiliary)
             message = (str(error).strip().splitlines() or ["(no message)"])[0]
             raise InterfaceError(
                 f"wrap: the {role} raised {type(error).__name__} on a {batch.dtype} tensor of "
@@ -278,6 +287,9 @@ class Wrapped(Autoencoder):
                 "Is this the shape, dtype and scale it was trained on? Convert the data, or do it "
                 f"in a small function around the {role}."
             ) from error
+        if role not in self._foreign and _has_arrays(output):
+            self._foreign[role] = False
+        return output
 
 
 def wrap(
@@ -287,7 +299,7 @@ def wrap(
     latents: int | None = None,
     prior: str | None = "auto",
     layout: LayoutOption = "auto",
-    example: Observations | None = None,
+    example: Observations | np.ndarray | None = None,
 ) -> Autoencoder:
     """Make an `Autoencoder` of any encoder and decoder.
 
@@ -300,6 +312,9 @@ def wrap(
     the one that becomes shorter when the observation does has the places. Say "channels last"
     for tokens x channels, `zs.Layout(4, (8, 8))` for an encoder that flattens its maps itself
     (unless it returns a `Posterior` with a layout), and None to treat the latents as a vector.
+
+    Functions of other libraries (JAX, Keras, NumPy) are given arrays if they refuse tensors, and
+    may return arrays of their own. They have no gradients here: assays that need these say so.
 
     Shapes, dtypes and devices are checked at first use, or at once on `example`. Modules
     are given copies in plain memory order, so that they cannot change the data. They are
@@ -337,11 +352,40 @@ def _evaluating(part: Any, batch: Tensor) -> Iterator[None]:
         yield
 
 
+def _takes_arrays(part: Any, values: list[Tensor]) -> bool:
+    """Whether a function that raised an error on tensors works with arrays instead."""
+    if _owner(part) is not None:
+        return False
+    if any(map(needs_gradients, values)):  # which may be what it refused
+        shapes = [tuple(value.shape) for value in values]
+        try:
+            return _has_arrays(part(*map(torch.zeros, shapes)))
+        except Exception:  # the next attempt tells
+            arrays = [np.zeros(shape, np.float32) for shape in shapes]
+    else:
+        arrays = [value.detach().cpu().numpy() for value in values]
+    try:
+        return _has_arrays(part(*arrays))
+    except Exception:  # it fails either way, and its first error is raised
+        return False
+
+
+def _has_arrays(output: Any) -> bool:
+    """Whether an output is an array, or has arrays for its parts."""
+    parts = output if isinstance(output, tuple | list) else [output]
+    return any(_is_array(part) for part in parts)
+
+
+def _is_array(value: Any) -> bool:
+    """An array of NumPy or of a library that converts its own, as JAX and TensorFlow do."""
+    return not isinstance(value, Tensor) and hasattr(value, "__array__")
+
+
 def _as_tensor(value: Any, who: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, np.ndarray):
-        return as_tensor(np.ascontiguousarray(value))
+    if _is_array(value):
+        return as_tensor(np.ascontiguousarray(value), who)
     raise InterfaceError(
         f"{who} is {_describe(value)}; expected a tensor or an array. "
         "Return or pass the numbers themselves."
@@ -380,7 +424,7 @@ def _read_posterior(output: Any, count: int) -> tuple[Tensor, Tensor | None, Ten
                 "shape. If the second part is something else, return the first alone."
             )
         std = (log_variance / 2).exp()
-    elif isinstance(output, Tensor | np.ndarray):
+    elif isinstance(output, Tensor) or _is_array(output):
         mean = _as_tensor(output, "wrap: the encoder's output")
     else:
         raise InterfaceError(

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from zscope import files
 from zscope.errors import InterfaceError, MissingExtra
@@ -104,15 +103,3 @@ def check_size(who: str, build: Callable[[], nn.Module]) -> None:
         model = build()
     needed = sum(tensor.nbytes for tensor in model.state_dict().values())
     files.check_memory(who, needed, f"a {type(model).__name__} of these sizes")
-
-
-def array_of(tensor: Tensor, who: str) -> np.ndarray:
-    """The values of a tensor as an array, for libraries without gradients."""
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or (
-        torch.is_grad_enabled() and tensor.requires_grad
-    ):
-        raise InterfaceError(
-            f"{who}: an assay needs gradients, and this model is not written in torch. Assays that "
-            "need gradients cannot be used with it; all others can."
-        )
-    return tensor.detach().cpu().numpy()

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from zscope import files
-from zscope.adapters import MissingPackage, array_of
+from zscope.adapters import MissingPackage
 from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
+from zscope.types import array_of
 from zscope.wrapping import wrap
 
 __all__ = ["from_onnx"]

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zscope.adapters import MissingPackage, array_of
+from zscope.adapters import MissingPackage
 from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
+from zscope.types import array_of
 from zscope.wrapping import wrap
 
 __all__ = ["from_sklearn"]

@@ -44,6 +44,7 @@ planar path, on the squared field); the density and the path in all latents are 
 """
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -59,7 +60,7 @@ from zscope.assays.jacobian import single_precision
 from zscope.assays.responses.chains import integral, length, relax_chain, resample, shortest
 from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane, planar_field
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError, InterfaceError, NoGradients
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import whole
@@ -456,10 +457,11 @@ class _AllLatents(_Space):
         device, dtype = self.autoencoder.place
         if not any(True for _ in self.autoencoder.parameters()):
             dtype = codes.dtype
-        with evaluation(self.autoencoder, gradients=True):
+        response = None
+        with evaluation(self.autoencoder, gradients=True), suppress(NoGradients):
             decoded = self.autoencoder.decode(codes.to(device, dtype))
             response = encode_alone(self.autoencoder, decoded).mean
-        if not response.requires_grad:
+        if response is None or not response.requires_grad:
             raise InterfaceError(
                 "manifold_path: the model's response has no gradient with respect to the codes, "
                 "so the path cannot be relaxed. Does it leave torch or switch gradients off? "
