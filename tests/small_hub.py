@@ -116,7 +116,7 @@ class Hub(BaseHTTPRequestHandler):
 @contextmanager
 def serve(folder: Path, monkeypatch):
     """A hub whose only repository has the files of this folder; the paths it is asked for."""
-    from huggingface_hub import constants
+    from huggingface_hub import constants, file_download
 
     asked: list[str] = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, folder, asked))
@@ -126,7 +126,8 @@ def serve(folder: Path, monkeypatch):
     files = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(constants, "ENDPOINT", address)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
+    for module in (constants, file_download):  # earlier versions have a copy in the second
+        monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", files, raising=False)
     try:
         yield asked
     finally:

@@ -1,5 +1,6 @@
 """Models on the Hugging Face hub, from its cache or from a small hub on this machine."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from small_hub import COMMIT, keep
 
 import zscope as zs
 from zscope import hub
+from zscope.cli import main
 from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError
 
 
@@ -83,6 +85,16 @@ def test_a_run_in_the_cache_is_loaded_and_measured(cache, published, run):
     assert not any(cache.rglob("assays")), "nothing is written to the cache"
     with pytest.raises(InterfaceError, match="weights= is for a module of your own"):
         zs.load("hf:org/name", weights="x.safetensors")
+
+
+def test_commands_take_an_address(cache, published, monkeypatch, capsys):
+    keep(cache, "org/name", published)
+    words = ["zscope", "assay", "hf:org/name", "variable-types", "--samples", "64", "--json"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert "variable-types" in json.loads(capsys.readouterr().out)["assays"]
 
 
 def test_other_folders_and_revisions_in_the_cache(cache, published, run, tmp_path):

@@ -142,7 +142,7 @@ def find(address: Address) -> Path:
             choose(address, _tree(snapshot))  # says what is wrong with what is there
         raise InterfaceError(
             f"load: {address} is not in the cache of the hub ({cache_folder()}), and HF_HUB_OFFLINE"
-            " forbids to ask the hub. Is the name right? Download it once without that setting."
+            " forbids asking the hub. Is the name right? Download it once without that setting."
         )
     try:
         import huggingface_hub

@@ -282,3 +282,21 @@ def test_bash_completes_by_the_script_that_the_program_writes(tmp_path):
     )
     assert done.stdout.split() == [name for name in zs.data.names() if name.startswith("spr")]
     assert not done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_a_script_that_it_can_read(shell, tmp_path):
+    program = tmp_path / "zscope"
+    program.write_text("from zscope.cli import main\nmain()\n")
+    done = subprocess.run(
+        [sys.executable, program],
+        env=os.environ | {"_ZSCOPE_COMPLETE": f"source_{shell}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "_COMPLETE=complete_" + shell in done.stdout
+    if shutil.which(shell):
+        (tmp_path / "script").write_text(done.stdout)
+        subprocess.run([shell, "-n", tmp_path / "script"], check=True)

@@ -155,6 +155,29 @@ def test_a_report_writes_a_card_for_any_model(report, tmp_path):
     assert file.read_text() == "# written by hand\n"
 
 
+def test_codes_without_a_model_have_a_card_too(tmp_path):
+    codes = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    report = zs.assay(zs.Recording.from_arrays(codes), names=["effective-rank"])
+    text = report.model_card(tmp_path).read_text()
+    assert "60 codes with 3 latents" in text
+    assert "autoencoder with" not in text
+    assert [file.name for file in tmp_path.iterdir()] == ["README.md"]  # there are no figures
+
+
+def test_latents_that_are_maps_have_a_table_of_channels(tmp_path):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder, decoder = torch.nn.Conv2d(1, 2, 4, 2, 1), torch.nn.ConvTranspose2d(2, 1, 4, 2, 1)
+        x = torch.rand(16, 1, 8, 8)
+    report = zs.assay(zs.wrap(encoder, decoder, example=x), x, names=["latent-statistics"])
+    text = report.model_card(tmp_path).read_text()
+    assert "latents of 2 × 4 × 4" in text
+    assert "Ready for diffusion?" in text
+    row = next(line for line in text.splitlines() if line.startswith("| 0 |"))
+    mean = next(each["mean"] for each in report.channels if each["channel"] == 0)
+    assert row.split("|")[2].strip() == f"{mean:.2f}"
+
+
 def test_what_cannot_be_saved_for_the_hub(run, report, tmp_path):
     with pytest.raises(RunError, match="is not an empty folder"):
         run.save_for_hub(run.path, report=report)

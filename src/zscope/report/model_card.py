@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zscope.assays import CATALOGUE
 from zscope.errors import ConfigError, Undefined, ZscopeError
 from zscope.files import write_whole
-from zscope.report.findings import MEANING
+from zscope.report.findings import MEANING, percent
 from zscope.site import SITE, assay_page
 
 if TYPE_CHECKING:
@@ -135,18 +135,22 @@ def _scalar(value: Any) -> str:
 
 def _introduction(report: "Report") -> str:
     model, data = report.about["model"], report.about["data"]
-    kind = "deterministic" if model["posterior"] == "point" else "variational"
+    count = data["encoded"]
     if layout := model.get("layout"):
         size = f"latents of {' × '.join(map(str, layout))}"
     else:
         size = f"{model['latents']} latents"
+    if not data["shape"]:  # no model was measured, only its codes
+        return f"{count:,} codes with {size}, and what [zscope]({SITE}) measured of them."
+    kind = "deterministic" if model["posterior"] == "point" else "variational"
+    if model["parameters"]:
+        size += f" and {model['parameters']:,} parameters"
     explained = ""
-    if report.explained is not None:
-        explained = f" Its reconstructions explain {100 * report.explained:.0f} % of the variance."
+    if report.explained is not None and report.explained > 0:
+        explained = f" Its reconstructions explain {percent(report.explained)} of the variance."
     return (
-        f"A {kind} autoencoder with {size} and {model['parameters']:,} parameters. Below is what "
-        f"[zscope]({SITE}) measured of its latent space on {data['encoded']:,} observations of "
-        f"{_text(data['name'])}.{explained}"
+        f"A {kind} autoencoder with {size}. Below is what [zscope]({SITE}) measured of its latent "
+        f"space on {count:,} observations of {_text(data['name'])}.{explained}"
     )
 
 
