@@ -22,15 +22,15 @@ test: $(DEVELOP)
 test-slow: $(DEVELOP)
 	$(ONE) $(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
 
-# What `make test` skips because the libraries are not in .venv: pythae, diffusers and trackers, which
-# `.ci/run` tests too; scvi-tools; JAX and Keras.
+# What `make test` skips because the libraries are not in .venv: pythae, diffusers, trackers and
+# umap-learn, which `.ci/run` tests too; scvi-tools; JAX and Keras.
 test-adapters: test-adapters-torch test-adapters-scvi test-adapters-jax
 
 test-adapters-torch: .venv-adapters/ready
 	$(ONE) .venv-adapters/bin/python -m pytest tests/adapters/test_pythae_adapter.py \
 		tests/adapters/test_diffusers_adapter.py tests/adapters/test_own_model_page.py \
-		tests/adapters/test_trackers.py tests/test_examples.py tests/test_dependencies.py \
-		-k "adapter or diffus or pythae or tensorboard or mlflow"
+		tests/adapters/test_trackers.py tests/adapters/test_umap.py tests/test_examples.py \
+		tests/test_dependencies.py -k "adapter or diffus or pythae or tensorboard or mlflow"
 
 test-adapters-scvi: .venv-scvi/ready
 	$(ONE) .venv-scvi/bin/python -m pytest tests/adapters/test_scvi_adapter.py \

@@ -114,7 +114,7 @@ def test_a_patch_of_another_picture_is_pasted_where_the_map_is_clicked(tab, maps
 def test_a_map_is_brushed_with_the_keyboard(tab, maps_address, maps):
     with open_page(tab, maps_address, "#channels?sample=7") as page:
         settle(page)
-        page.get_by_label("brush size").evaluate(SET, 2)
+        page.get_by_label("size of the brush").evaluate(SET, 2)
         page.get_by_label("add", exact=True).evaluate(SET, -1.5)
         canvas_of(page, 3).focus()
         for key in ("ArrowUp", "ArrowLeft", "ArrowLeft", "Enter"):
@@ -133,7 +133,7 @@ def test_sliders_and_mute_change_whole_maps(tab, maps_address, maps):
         page.get_by_role("button", name="Mute channel 1").click()
         page.get_by_label("noise", exact=True).evaluate(SET, 0.3)
         page.get_by_role("button", name="Other noise").click()
-        page.get_by_label("low-pass").evaluate(SET, 4)
+        page.get_by_label("blur").evaluate(SET, 4)
         settle(page)
         changes = {
             "offset": [0, 0, 1.5, 0], "gain": [0.5, 1, 1, 1], "mute": [1], "noise": 0.3,

@@ -84,7 +84,7 @@ def test_the_observation_under_the_pointer_is_shown(page, places, pictures):
     shape = factors.labels["shape"][int(factors.values[sample, 0])]
     assert f"row {int(pictures.recording.rows[sample])} of the data" in text
     assert f"shape {shape}" in text
-    page.wait_for_selector(".card .meter p:has-text('hole score')")
+    page.wait_for_selector(".card .meter strong:has-text('hole score')")
     ratio = pictures.hole_scores([sample])[0]
     assert f"hole score {float(ratio[0]):.2f}" in page.locator(".card").inner_text()
     page.mouse.move(5, 5)
@@ -274,6 +274,9 @@ def test_a_map_as_svg_has_a_mark_for_every_code(page, places):
     _, svg = downloads(page, page.get_by_role("button", name="Picture as SVG").click)
     inside = (np.abs(places) < 4).all(1).sum()
     assert svg.decode().count("h0") == inside
+    # The dots of the legend, one for each colour: one of them has no blue, which is not no colour.
+    for colour in ("rgb(0, 114, 178)", "rgb(213, 94, 0)", "rgb(0, 158, 115)"):
+        assert f'fill="{colour}"' in svg.decode()
 
 
 def test_the_explanation_appears_at_the_first_visit_only(browser, address):
@@ -287,7 +290,7 @@ def test_the_explanation_appears_at_the_first_visit_only(browser, address):
         texts.append(page.locator("#help .step").inner_text())
         page.get_by_role("button", name=button, exact=True).click()
     assert [text[:9] for text in texts] == ["1. Encode", "2. Change", "3. Encode"]
-    assert "R(z) = (" in texts[2]
+    assert re.search(r"R\(z\):\s+z\d", texts[2])
     assert page.locator("#help").is_hidden()
     page.reload()
     page.wait_for_selector("[role=tab][aria-selected=true]")

@@ -238,7 +238,7 @@ def test_the_map_is_walked_with_the_keyboard(tab, address):
 def test_a_cell_of_the_matrix_opens_its_traversal(tab, address):
     with open_page(tab, address, "#matrix") as page:
         settle(page)
-        for kind in ("Relative", "Conditioned", "Importance", "Invariance", "Response"):
+        for kind in ("Relative", "By factor", "Importance", "Invariance", "Response"):
             page.locator(".choices label", has_text=kind).click()
             settle(page)
             assert page.get_by_role("gridcell").count() >= 20
@@ -261,7 +261,7 @@ def test_the_graph_shows_causal_latents_and_hides_weak_edges(tab, address, pictu
         assert page.locator("svg.graph .node").count() == 4
         page.locator("svg.graph .node").first.click()
         page.wait_for_selector("h3:has-text('Traversal of z0')")
-        page.get_by_label("Smallest edge weight").evaluate(SET, 1e6)
+        page.get_by_label("Hide arrows weaker than").evaluate(SET, 1e6)
         settle(page)
         assert page.locator("svg.graph .edge").count() == 0
         assert "threshold=" in page.url

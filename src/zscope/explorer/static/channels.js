@@ -248,7 +248,7 @@ export function make(context) {
     showTool();
     save();
   });
-  const size = dial("brush size", { min: 1, max: LARGEST_BRUSH, step: 1, text: (value) => `${value}` }, (value) => { state.size = value; save(); });
+  const size = dial("size of the brush", { min: 1, max: LARGEST_BRUSH, step: 1, text: (value) => `${value}` }, (value) => { state.size = value; save(); });
   const amount = dial("add", { min: -RANGE, max: RANGE, step: 0.1, text: (value) => (value ? `${value > 0 ? "+" : ""}${number(value, 1)} σ` : "0 (erase)") }, (value) => { state.amount = value; save(); });
   const from = h("input", { type: "number", min: 0, max: session.samples - 1, onchange: () => {
     state.from = readIndex(from.value, session.samples) ?? 0;
@@ -265,7 +265,7 @@ export function make(context) {
   const longest = Math.max(...places);
   const noise = dial("noise", { min: 0, max: 1, step: 0.05, text: (value) => `${number(value)} σ` }, (value, event) => { state.noise = value; ask(event); });
   const again = h("button", { type: "button", onclick: (event) => { state.seed += 1; ask(event); } }, "Other noise");
-  const keep = dial("low-pass", { min: 1, max: longest, step: 1, text: (value) => (value >= longest ? "off" : `${value} of ${longest} terms`) }, (value, event) => { state.keep = value / longest; ask(event); });
+  const keep = dial("blur (low-pass)", { min: 1, max: longest, step: 1, text: (value) => (value >= longest ? "off" : `${value} of ${longest} terms`) }, (value, event) => { state.keep = value / longest; ask(event); });
   const moment = dial("frame", { min: 0, max: Math.max(1, frames - 1), step: 1, text: (value) => `${value + 1} of ${frames}` }, (value, event) => {
     state.frame = value;
     drawMaps();
@@ -276,7 +276,7 @@ export function make(context) {
     save();
   });
   moment.root.hidden = frames < 2;
-  const beside = choices("Right maps", Object.entries(BESIDE), "displacement", (value) => {
+  const beside = choices("Maps on the right", Object.entries(BESIDE), "displacement", (value) => {
     state.beside = value;
     drawMaps();
     save();

@@ -19,7 +19,7 @@ export function make(context) {
   const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell to see its value.");
   const index = h("input", { type: "number", min: 0, max: session.samples - 1, onchange: () => choose(Number(index.value)) });
   const step = (by, text, label) => h("button", { type: "button", "aria-label": label, onclick: () => choose((state.sample ?? session.start) + by) }, text);
-  const ways = [["layers", "Layers (CKA)"], ["latents", "Latents (|correlation|)"]].filter(([name]) => session.similarities.includes(name));
+  const ways = [["layers", "Layers (CKA)"], ["latents", "Latents (correlation)"]].filter(([name]) => session.similarities.includes(name));
   const of = choices("Compare", ways, "layers", (value) => {
     state.of = value;
     similar.ask();

@@ -2,7 +2,7 @@
 
 import { css } from "./colour.js";
 
-const SKIP = ".toolbar, .busy, .instructions, .card, .plain-button";
+const SKIP = ".toolbar, .busy, .instructions, .card, .choices, details:not([open])";
 const PAD = 12;
 
 let former = null; // the address of the file before, which the browser has read by now
@@ -44,21 +44,25 @@ export async function pngOf({ svg, width, height }) {
 }
 
 const escape = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
-const isSeen = (colour) => colour !== "transparent" && !/[,/] ?0\)$/.test(colour);
+const isSeen = (colour) => colour !== "transparent" && !/^rgba\(.*, ?0\)$|\/ ?0\)$/.test(colour);
 const round = (value) => Math.round(value * 100) / 100;
 
 /** What an element shows, as {svg, width, height}. */
 export function svgOf(root) {
   const origin = root.getBoundingClientRect();
   const parts = [];
-  let [right, bottom] = [0, 0];
+  let [left, top, right, bottom] = [Infinity, Infinity, 0, 0];
   const place = (box) => {
-    const [x, y] = [box.left - origin.left + PAD, box.top - origin.top + PAD];
-    right = Math.max(right, x + box.width);
-    bottom = Math.max(bottom, y + box.height);
+    const [x, y] = [box.left - origin.left, box.top - origin.top];
     return { x: round(x), y: round(y), width: round(box.width), height: round(box.height) };
   };
   const add = (tag, attributes, content = "") => parts.push(tagOf(tag, attributes, content));
+  /** Make room for what is drawn: there may be less above it than on the page. */
+  const reach = (box) => {
+    [left, top] = [Math.min(left, box.x), Math.min(top, box.y)];
+    [right, bottom] = [Math.max(right, box.x + box.width), Math.max(bottom, box.y + box.height)];
+    return box;
+  };
 
   function visit(element) {
     const style = getComputedStyle(element);
@@ -68,11 +72,11 @@ export function svgOf(root) {
     if (element.matches(".visually-hidden, input[type=radio], input[type=checkbox]")) return;
     const opacity = Number(style.opacity);
     if (opacity < 1) parts.push(`<g opacity="${opacity}">`);
-    if (element instanceof SVGElement) parts.push(copyOf(element, place(box)));
-    else if (element instanceof HTMLCanvasElement) drawCanvas(element, style, place(box));
-    else if (element.matches("input[type=range]")) drawRange(element, place(box));
-    else if (element.matches("input, select")) drawText(element.matches("select") ? (element.selectedOptions[0]?.textContent ?? "") : element.value, style, { ...place(box), left: 8 });
-    else if (element.matches("meter")) drawMeter(element, place(box));
+    if (element instanceof SVGElement) parts.push(copyOf(element, reach(place(box))));
+    else if (element instanceof HTMLCanvasElement) drawCanvas(element, style, reach(place(box)));
+    else if (element.matches("input[type=range]")) drawRange(element, reach(place(box)));
+    else if (element.matches("input, select")) drawText(element.matches("select") ? (element.selectedOptions[0]?.textContent ?? "") : element.value, style, reach(place(box)));
+    else if (element.matches("meter")) drawMeter(element, reach(place(box)));
     else {
       drawBox(style, place(box));
       drawMark(element, place(box));
@@ -126,15 +130,15 @@ export function svgOf(root) {
   }
 
   function writeLine({ left, top, right: end, bottom: foot, words, vertical }, style) {
-    const box = place({ left, top, width: end - left, height: foot - top });
+    const box = reach(place({ left, top, width: end - left, height: foot - top }));
     const ascent = ascentOf(style);
     const at = vertical ? { transform: `translate(${round(box.x + ascent)} ${round(box.y + box.height)}) rotate(-90)` } : { x: box.x, y: round(box.y + ascent) };
     const length = words.length > 1 || words[0].length > 3 ? { textLength: vertical ? box.height : box.width, lengthAdjust: "spacingAndGlyphs" } : {};
     add("text", { ...at, ...fontOf(style), ...length, fill: style.color }, escape(words.join(" ")));
   }
 
-  function drawText(text, style, { x, y, height, left }) {
-    add("text", { x: x + left, y: round(y + height / 2 + 0.35 * parseFloat(style.fontSize)), ...fontOf(style), fill: style.color }, escape(text));
+  function drawText(text, style, { x, y, height }) {
+    add("text", { x: x + 8, y: round(y + height / 2 + 0.35 * parseFloat(style.fontSize)), ...fontOf(style), fill: style.color }, escape(text));
   }
 
   function drawRange(input, { x, y, width, height }) {
@@ -158,9 +162,11 @@ export function svgOf(root) {
   }
 
   visit(root);
-  const [width, height] = [Math.ceil(right + PAD), Math.ceil(bottom + PAD)];
+  if (!(right > left)) [left, top, right, bottom] = [0, 0, 1, 1]; // nothing is shown
+  const [x, y] = [Math.floor(left - PAD), Math.floor(top - PAD)];
+  const [width, height] = [Math.ceil(right + PAD) - x, Math.ceil(bottom + PAD) - y];
   const ground = getComputedStyle(document.body).backgroundColor;
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"><rect width="${width}" height="${height}" fill="${ground}"/>${parts.join("")}</svg>\n`;
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="${x} ${y} ${width} ${height}"><rect x="${x}" y="${y}" width="${width}" height="${height}" fill="${ground}"/>${parts.join("")}</svg>\n`;
   return { svg, width, height };
 }
 

@@ -161,7 +161,7 @@ export function make(context) {
     root: h(
       "div",
       { className: "graph-view" },
-      h("div", { className: "toolbar" }, field("Smallest edge weight", threshold), value, reset, working),
+      h("div", { className: "toolbar" }, field("Hide arrows weaker than", threshold), value, reset, working),
       h("p", { className: "hint" }, "An arrow means that replacing the first latent changes the second: clearly more than the smallest weight (1: as much as replacing the second itself), and more than the noise of its posterior. Click a latent or an arrow to see its traversal." + (look.kind === "picture" ? " The pictures show each latent at the low and the high end of its range." : "")),
       h("div", { className: "split" }, holder, h("div", { className: "side" }, note, trace.root, h("details", {}, h("summary", {}, "Edges as a table"), list))),
     ),

@@ -1,7 +1,7 @@
 // What R(z) is, in three steps with the model at hand, and the keys of the page: shown at the first
 // visit, and by "?".
 
-import { api, h, number, store, stored } from "./core.js";
+import { api, h, number } from "./core.js";
 import { observation } from "./draw.js";
 
 const KEY = "zscope-explained";
@@ -9,14 +9,24 @@ const YEAR = 365 * 24 * 3600;
 const EVERYWHERE = [["?", "this help"], ["[ ]", "the view before, the view after"], ["Tab", "the next control"]];
 
 /** Whether the explanation was seen before; a cookie too, because each start has another port. */
-const isKnown = () => stored(KEY) !== null || document.cookie.includes(`${KEY}=1`);
-
-function remember() {
-  store(KEY, "1");
-  document.cookie = `${KEY}=1; max-age=${YEAR}; path=/; SameSite=Strict`;
+function isKnown() {
+  try {
+    return localStorage.getItem(KEY) !== null || document.cookie.includes(`${KEY}=1`);
+  } catch {
+    return false; // a frame without storage of its own
+  }
 }
 
-/** {open, toggle}; `shortcuts()` are the keys of the current view, [key, what it does]. */
+function remember() {
+  try {
+    localStorage.setItem(KEY, "1");
+    document.cookie = `${KEY}=1; max-age=${YEAR}; path=/; SameSite=Strict`;
+  } catch {
+    // it will be shown again
+  }
+}
+
+/** {open, close, toggle}; `shortcuts()` are the keys of the current view, [key, what it does]. */
 export function makeHelp({ session, look }, shortcuts) {
   let step = 0;
   let opener = null;
@@ -47,18 +57,20 @@ export function makeHelp({ session, look }, shortcuts) {
     picture.show(data);
     return h("figure", {}, picture, h("figcaption", {}, label));
   };
-  const vector = (z) => `(${z.slice(0, 4).map((value) => number(value)).join(", ")}${z.length > 4 ? ", …" : ""})`;
+  // The latents that matter most, the one that is moved first.
+  const few = session.latents.slice(0, 3).map((row) => row.latent);
+  const vector = (z) => `${few.map((j) => `z${j} ${number(z[j])}`).join(", ")}${z.length > few.length ? ", …" : ""}`;
 
   function steps() {
     const arrow = (text) => h("span", { className: "arrow" }, h("span", {}, text), h("b", { "aria-hidden": "true" }, "→"));
     const known = story;
     return [
       ["1. Encode", "The encoder turns an observation into a code z: a few numbers, called latents. What it looks at becomes a point in latent space.",
-        known && [shown(known.sample.observation, "observation"), arrow("encode"), h("code", {}, `z = ${vector(known.z)}`)]],
+        known && [shown(known.sample.observation, "observation"), arrow("encode"), h("code", {}, `z:  ${vector(known.z)}`)]],
       ["2. Change a latent, and decode", `The decoder turns any code into an observation.${known ? ` Here z${known.latent} was moved from ${number(known.z[known.latent])} to ${number(known.moved[known.latent])}; the picture shows what that latent means.` : " Change some of a code, and see what it means."}`,
-        known && [h("code", {}, `z = ${vector(known.moved)}`), arrow("decode"), shown(known.answer.decoded, "decoded")]],
+        known && [h("code", {}, `z:  ${vector(known.moved)}`), arrow("decode"), shown(known.answer.decoded, "decoded")]],
       ["3. Encode again: the response R(z)", "The encoder looks at what was decoded. If R(z) equals z, encoder and decoder agree on this code. If R(z) lies far from z, no data have codes there: z is in a hole. And where R(z) does not follow a change of z, the latent is not used.",
-        known && [shown(known.answer.decoded, "decoded"), arrow("encode"), h("code", {}, `R(z) = ${vector(known.answer.response)}`)]],
+        known && [shown(known.answer.decoded, "decoded"), arrow("encode"), h("code", {}, `R(z):  ${vector(known.answer.response)}`)]],
     ];
   }
 

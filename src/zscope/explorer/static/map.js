@@ -7,13 +7,13 @@ import { displacement } from "./latents.js";
 import { colourRange, drawPlane } from "./plane.js";
 
 const LAYERS = {
-  divergence: ["Divergence", "blue where responses converge (self-consistent codes), red where they diverge (a boundary). Hatched: unlike data"],
-  curvature: ["Curvature", "how sharply responses converge or diverge. Hatched: unlike data"],
-  magnitude: ["Displacement", "how far decoding and encoding moves a code within the plane. Hatched: unlike data"],
-  holes: ["Hole score", "displacement in all latents, relative to posterior samples (1 = typical)"],
+  divergence: ["Where responses meet or part", "divergence: blue where responses converge (self-consistent codes), red where they diverge (a boundary). Hatched: unlike data"],
+  curvature: ["How sharply they do", "curvature: how sharply responses converge or diverge. Hatched: unlike data"],
+  magnitude: ["How far codes move", "displacement: how far decoding and encoding moves a code within the plane. Hatched: unlike data"],
+  holes: ["Holes", "hole score: displacement in all latents, relative to posterior samples (1 = typical)"],
   from_codes: ["Distance from codes", "of each point from the nearest codes of data, in units of their spacing"],
   from_data: ["Distance from data", "of each decoded point from the nearest data, in units of their spacing"],
-  none: ["None", ""],
+  none: ["Nothing", ""],
 };
 
 const PICTURES = 9; // along each side of the map
@@ -284,7 +284,7 @@ export function make(context) {
     first: select(names, null, (value) => choose("first", Number(value))),
     second: select(names, null, (value) => choose("second", Number(value))),
     layer: select(Object.entries(LAYERS).map(([name, [text]]) => [name, text]), "divergence", (value) => change({ layer: value })),
-    factor: select([["", "none"], ...session.factors.map((factor, k) => [k, factor.name])], "", (value) => change({ factor: value === "" ? null : Number(value) })),
+    factor: select([["", "nothing"], ...session.factors.map((factor, k) => [k, factor.name])], "", (value) => change({ factor: value === "" ? null : Number(value) })),
     grid: select([[24, "coarse"], [48, "medium"], [96, "fine"]], 48, (value) => change({ grid: Number(value) }, true)),
     sample: h("input", { type: "number", min: 0, max: session.samples - 1, onchange: (event) => change({ sample: Math.min(session.samples - 1, Math.max(0, Number(event.target.value) || 0)), z: null }, true) }),
   };
@@ -345,7 +345,7 @@ export function make(context) {
       field("y axis", controls.second),
       field("Background", controls.layer),
       session.factors.length ? field("Colour codes by", controls.factor) : null,
-      field("Grid", controls.grid),
+      field("Detail", controls.grid),
       field("Other latents from this sample", controls.sample),
       useCode,
       look.kind === "picture" ? h("label", { className: "check" }, pictures, "Pictures on the map") : null,
@@ -357,7 +357,7 @@ export function make(context) {
       h(
         "div",
         { className: "side" },
-        h("p", { className: "hint" }, "Drag to decode a point; the arrow leads to its response. Click two points to compute a path. Keyboard: arrow keys, Enter, Escape."),
+        h("p", { className: "hint instructions" }, "Drag to decode a point; the arrow leads to its response. Click two points to compute a path. Keyboard: arrow keys, Enter, Escape."),
         h("figure", {}, picture, h("figcaption", {}, "decoded at the point")),
         about,
         open,

@@ -7,7 +7,7 @@ import { traversal } from "./traversal.js";
 const KINDS = {
   response: ["Response", "How much the response of a latent changes, in the units of that latent, when a latent is replaced by its value in another sample. Row: replaced latent. Column: observed latent.", "amount"],
   relative: ["Relative", "The same, relative to the spread of the observed latent: a perfect autoencoder has the identity matrix.", "share"],
-  conditioned: ["Conditioned", "The response of each latent when only one factor varies. Row: factor. Column: latent.", "amount"],
+  conditioned: ["By factor", "Conditioned response: the response of each latent when only one factor varies. Row: factor. Column: latent.", "amount"],
   importance: ["Importance", "How much a predictor of each factor relies on each latent (DCI importance). Row: factor. Column: latent.", "share"],
   invariance: ["Invariance", "1: an intervention on the row's latent does not change the column's latent. On the diagonal, 0: the encoder fully recovers the intervention.", "signed"],
 };

@@ -132,8 +132,8 @@ export function make(context) {
   }
 
   // The observation of a code.
-  const small = observation(look, { size: 112, label: "The observation" });
-  const decoded = observation(look, { size: 112, label: "Decoded from its code" });
+  const small = observation(look, { size: 104, label: "The observation" });
+  const decoded = observation(look, { size: 104, label: "Decoded from its code" });
   const decodedFigure = h("figure", { hidden: true }, decoded, h("figcaption", {}, "decoded"));
   const cardTitle = h("h3", {});
   const facts = h("p", { className: "hint" });
@@ -147,7 +147,7 @@ export function make(context) {
       if (index !== scatter.current) return;
       small.show(reply.observation);
       cardTitle.textContent = `Sample ${index}`;
-      facts.replaceChildren(...factsOf(reply).flatMap((text, k) => (k ? [h("br"), text] : [text])));
+      facts.textContent = factsOf(reply).join(", ");
       verdict.replaceChildren();
       decodedFigure.hidden = true;
       card.hidden = false;
@@ -167,9 +167,12 @@ export function make(context) {
       if (index !== scatter.current) return;
       decoded.show(reply.decoded);
       decodedFigure.hidden = false;
-      // Without how far the code is from data: it is one of data.
-      verdict.replaceChildren(...displacement(reply.displacement, session.no_hole_scores).slice(0, 3));
-      if (reply.displacement) verdict.prepend(h("p", {}, `hole score ${number(reply.displacement.ratio)}`));
+      verdict.replaceChildren();
+      if (reply.displacement) {
+        const [title, , percentage] = displacement(reply.displacement);
+        title.firstChild.textContent = `hole score ${number(reply.displacement.ratio)}`;
+        verdict.append(title, percentage);
+      }
       place();
     },
     (error) => {
@@ -200,14 +203,17 @@ export function make(context) {
     scatter.current = -1;
     scatter.render();
   }
-  /** Beside the point, where there is room for it. */
+  /** Beside the point. */
   function place() {
     card.classList.toggle("pinned", pinned);
     openButton.hidden = !pinned;
     if (scatter.current < 0 || !scatter.window) return;
     const [x, y] = [scatter.px(scatter.x[scatter.current]), scatter.py(scatter.y[scatter.current])];
+    // On the side that is farther from the middle, where there are fewer points.
     const room = canvas.clientWidth;
-    const left = x + 16 + card.offsetWidth <= room ? x + 16 : x - 16 - card.offsetWidth;
+    const [left0, right0] = [x - 16 - card.offsetWidth, x + 16];
+    const fits = right0 + card.offsetWidth <= room;
+    const left = x < room / 2 ? (left0 >= 0 ? left0 : right0) : fits ? right0 : left0;
     card.style.left = `${Math.max(0, Math.min(left, room - card.offsetWidth))}px`;
     card.style.top = `${Math.max(0, Math.min(y - 20, canvas.clientHeight - card.offsetHeight))}px`;
   }

@@ -28,7 +28,7 @@ export function make(context) {
     ask.ask();
     save();
   };
-  const source = choices("Source", sources, state.source, (value) => update({ source: value }));
+  const source = choices("Draw codes from", sources, state.source, (value) => update({ source: value }));
   const count = select([12, 24, 48, 96, 192].map((n) => [n, n]), 48, (value) => update({ count: Number(value) }));
   const sorting = select([["drawn", "as drawn"], ["score", "by hole score"], ["data", "by distance from data"]], "drawn", (value) => {
     state.order = value;
@@ -84,7 +84,7 @@ export function make(context) {
     root: h(
       "div",
       { className: "samples" },
-      h("div", { className: "toolbar" }, source, field("Count", count), field("Order", sorting), field("Seed", seed), again, working),
+      h("div", { className: "toolbar" }, source, field("How many", count), field("Order", sorting), field("Seed", seed), again, working),
       facts,
       h("p", { className: "hint" }, "Below each sample: the percentage of posterior samples that move less when they are decoded and encoded again, and the distance of the decoded observation from the nearest data, in units of their spacing. Red: in a hole; orange: self-consistent, but unlike data. Click a sample to open it in Latents."),
       sheet,

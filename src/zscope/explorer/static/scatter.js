@@ -348,9 +348,9 @@ export class Scatter {
     paper.lineWidth = 1;
     paper.strokeRect(BOX.l + 0.5, BOX.t + 0.5, width - 1, height - 1);
     paper.textAlign = "center";
-    for (const value of ticks(left, right)) paper.fillText(tickText(value), this.px(value), BOX.t + height + 16);
+    for (const value of ticks(left, right, width / 60)) paper.fillText(tickText(value), this.px(value), BOX.t + height + 16);
     paper.textAlign = "right";
-    for (const value of ticks(bottom, top)) paper.fillText(tickText(value), BOX.l - 6, this.py(value) + 4);
+    for (const value of ticks(bottom, top, height / 70)) paper.fillText(tickText(value), BOX.l - 6, this.py(value) + 4);
     paper.fillStyle = css("--ink");
     paper.textAlign = "center";
     paper.fillText(this.names[0], BOX.l + width / 2, BOX.t + height + 34);
@@ -407,8 +407,8 @@ export class Scatter {
     return [
       tagOf("rect", { x: BOX.l, y: BOX.t, width, height, fill: css("--surface"), stroke: css("--line") }),
       ...paths,
-      ...ticks(this.window[0], this.window[1]).map((value) => text(tickText(value), { x: this.px(value), y: bottom + 16, "text-anchor": "middle" })),
-      ...ticks(this.window[2], this.window[3]).map((value) => text(tickText(value), { x: BOX.l - 6, y: this.py(value) + 4, "text-anchor": "end" })),
+      ...ticks(this.window[0], this.window[1], width / 60).map((value) => text(tickText(value), { x: this.px(value), y: bottom + 16, "text-anchor": "middle" })),
+      ...ticks(this.window[2], this.window[3], height / 70).map((value) => text(tickText(value), { x: BOX.l - 6, y: this.py(value) + 4, "text-anchor": "end" })),
       text(this.names[0], { x: BOX.l + width / 2, y: bottom + 34, "text-anchor": "middle", fill: css("--ink") }),
       text(this.names[1], { transform: `translate(12 ${BOX.t + height / 2}) rotate(-90)`, "text-anchor": "middle", fill: css("--ink") }),
     ].join("");
