@@ -165,7 +165,8 @@ class Monitor:
                 f"{recording.latents} latents would take at least {FEW * recording.latents:,} "
                 "passes; ask for them with responses=8."
             )
-        return values | ({} if explained is None else {"explained_variance": explained})
+        values |= {} if explained is None else {"explained_variance": explained}
+        return dict(sorted(values.items(), key=lambda each: not each[0].startswith("latents/")))
 
     def to_frame(self) -> "pd.DataFrame":
         """The history as a pandas DataFrame, a row for each measurement."""
