@@ -10,7 +10,7 @@ TORCH ?= $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 # refuses files with others.
 INSTALL := pip install --quiet --no-deps --only-binary :all:
 
-.PHONY: demo test test-slow test-adapters test-floors check format bench docs lock audit dist release-check clean
+.PHONY: demo test test-slow test-adapters test-floors check format bench docs docs-serve lock audit dist release-check clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
@@ -58,8 +58,12 @@ format: $(DEVELOP)
 bench: $(DEVELOP)
 	$(ONE) $(BIN)/python benchmarks/collect.py
 
+# The site, in site/. Nothing is trained: docs/keep.py made the figures. `make docs-serve` shows it.
 docs: $(DEVELOP)
-	$(BIN)/mkdocs build --strict
+	$(ONE) $(BIN)/python docs/build.py
+
+docs-serve: $(DEVELOP)
+	$(ONE) $(BIN)/python docs/build.py --serve
 
 # torch, whose build differs by machine, comes after the locked packages that it requires, so that
 # none of them floats; and not as a dependency, of which pip would choose the newest build with

@@ -1,14 +1,30 @@
 """The pages of the documentation that are generated from the code, each time it is built.
 
 There is a page for each assay, model and dataset of the catalogues, so that the documentation
-is always up to date: a new line in a catalogue is a new page.
+is always up to date: a new line in a catalogue is a new page. `build.py` makes a site of them.
 """
 
+import inspect
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from formulas import typeset
+from gallery import (
+    QUESTIONS,
+    WORLDS,
+    figure,
+    figures,
+    kept_scores,
+    questions_with,
+)
+
+__all__ = ["assay_pages", "commands", "data_pages", "flavours", "generated_pages", "model_pages"]
 
 HERE = Path(__file__).parent
 
@@ -26,31 +42,120 @@ def generated_pages() -> dict[str, str]:
     }
 
 
+ANSWERS = (
+    ("Which latents are used, and which are noise?", "gallery/used.md"),
+    ("Which latents depend on which?", "gallery/dependence.md"),
+    ("Where are the holes?", "gallery/holes.md"),
+    ("Does a change to one latent survive decoding and encoding?", "gallery/interventions.md"),
+    ("How many latents are needed?", "gallery/how-many.md"),
+    ("How disentangled are the codes?", "gallery/disentanglement.md"),
+    ("How do two models compare?", "gallery/compare.md"),
+    ("Are the latents ready for diffusion?", "gallery/diffusion.md"),
+)
+
+
 def index_page() -> str:
-    """The README, with links that work on the site."""
-    return (
-        (HERE.parent / "README.md")
-        .read_text()
-        .replace("](docs/", "](")
-        .replace("](decisions)", "](decisions/index.md)")
-        .replace("[benchmarks](benchmarks)", "`benchmarks/`")
-        .replace("[one page](benchmarks/RESULTS.md)", "one page (`benchmarks/RESULTS.md`)")
-        .replace("[CONTRIBUTING](CONTRIBUTING.md)", "`CONTRIBUTING.md`")
-    )
+    """The first page: what zscope is, how to begin, and where everything is."""
+    from zscope import models
+    from zscope.assays import CATALOGUE
+
+    guide = sorted(path.stem for path in (HERE / "guide").glob("*.md"))
+    first = "start" if "start" in guide else "own-model"
+    questions = "\n".join(f"- [{question}]({page})" for question, page in ANSWERS)
+    places = {
+        f"[Guide](guide/{first}.md)": "how to do things, step by step",
+        "[Gallery](gallery/index.md)": f"{len(QUESTIONS)} questions, the figures that answer them, "
+        "and their code",
+        "[Assays](assays/index.md)": f"the {len(CATALOGUE)} measurements: formula, range, cost, "
+        "how to read the figure",
+        "[Flavours](flavours.md)": "which definition a published score follows",
+        "[Models](models/index.md), [data](data/index.md)": f"the {len(models.names())} models and "
+        "the datasets that come with zscope",
+        "[API reference](api/index.md), [commands](commands.md)": "every public name, and the "
+        "output of every `--help`",
+        "[Correctness](correctness.md), [reproduction](reproduction.md)": "what the numbers were "
+        "checked against, and the papers re-run",
+        "[Reliability](reliability.md), [scale](scale.md)": "what was tried to lose a run, and how "
+        "far zscope grows",
+        "[Decisions](decisions/index.md)": "why things are as they are",
+    }
+    table = "\n".join(["| | |", "| --- | --- |", *(f"| {x} | {y} |" for x, y in places.items())])
+    return f"""---
+hide: [navigation, toc]
+---
+
+# zscope
+
+<p class="lead">Train autoencoders and measure what their latent spaces have learned.</p>
+
+<div class="halves" markdown>
+<div markdown>
+
+Give zscope any encoder and decoder and some data. It tells you which latents are used, which depend
+on which, where the holes are, and what to do about it. Every number comes with its definition and
+with what an uninformative model would score.
+
+[Start here](guide/{first}.md){{ .md-button .md-button--primary }}
+[Gallery](gallery/index.md){{ .md-button }}
+[Installation](guide/install.md){{ .md-button }}
+
+```python
+import zscope as zs
+
+model = zs.wrap(my_encoder, my_decoder, example=x[:8])
+report = zs.assay(model, x)
+report.save("report.html")
+```
+
+```text
+zscope demo                     # train, measure, report
+zscope report path/to/model -o report.html
+zscope explore path/to/model    # in the browser
+```
+
+</div>
+<div class="questions" markdown>
+
+{questions}
+
+</div>
+</div>
+
+<div class="halves" markdown>
+
+<figure markdown>
+![The report of the demo: findings in plain words, each with its evidence](assets/report.png)
+<figcaption markdown>`zscope report`: findings first, each with its evidence and what to do.
+</figcaption>
+</figure>
+
+<figure markdown>
+![The explorer: a traversal of one latent, and what the encoder makes of it](assets/explorer.png)
+<figcaption markdown>`zscope explore`: move a latent, see what is decoded, and how that is
+encoded again.</figcaption>
+</figure>
+
+</div>
+
+## Where to go on
+
+{table}
+"""
 
 
 def assay_pages() -> dict[str, str]:
-    """A page for each assay: question, definition, cost, how it is called, its figure."""
+    """A page for each assay: what it means, its figure, definition, cost, how it is called."""
     from zscope.assays import CATALOGUE
 
     pages: dict[str, str] = {}
     rows: dict[str, list[str]] = {}
-    images = figures()
+    scores = dict(kept_scores())
     for name, entry in CATALOGUE.items():
-        text = [f"# {name}", entry.question, definition(entry), *usage(entry)]
-        if name in images:
-            text += ["## On the small β-VAE of these pages", f"![{name}]({name}.png)"]
-        pages[f"assays/{name}.md"] = "\n\n".join(text)
+        text = [f"# {entry.title or name}", f'<p class="lead">{entry.question}</p>']
+        text += [f'!!! abstract "In plain words"\n\n    {entry.meaning}'] if entry.meaning else []
+        text += example(name, scores.get(name, []))
+        text += ["## Definition", typeset(definition(entry)), *usage(entry)]
+        pages[f"assays/{name}.md"] = "\n\n".join(text) + "\n"
         row = f"| [{name}]({name}.md) | {entry.question} | {cost(entry)} |"
         rows.setdefault(entry.group, []).append(row)
     index = [
@@ -65,6 +170,24 @@ def assay_pages() -> dict[str, str]:
     return pages
 
 
+def example(name: str, rows: list[list[str]]) -> list[str]:
+    """The kept figure of an assay with how to read it, and the scores that belong to it."""
+    picture = figures().get(name)
+    if picture is None or picture.file is None:
+        return []
+    text = ["## An example", f"Of {WORLDS[picture.world][0]}.", figure(picture, "../kept")]
+    if rows:
+        header = "| score | value | by chance | samples |\n| --- | --- | --- | --- |"
+        lines = [
+            f"| {score or name} | {value} | {chance} | {n} |" for score, value, _, chance, n in rows
+        ]
+        text.append("\n".join([header, *lines]))
+    if questions := questions_with(name):
+        pages = ", ".join(f"[{each.title}](../gallery/{each.name}.md#{name})" for each in questions)
+        text.append(f"In the gallery, with the code that drew it: {pages}")
+    return text
+
+
 def definition(entry: Any) -> str:
     """The docstring of an assay's file, without its first line if that is the question."""
     first, _, rest = entry.cite.partition("\n\n")
@@ -75,8 +198,6 @@ def definition(entry: Any) -> str:
 
 def usage(entry: Any) -> list[str]:
     """How an assay is called from Python and from the shell, its group and its cost."""
-    import inspect
-
     function = entry.load()
     arrays = f"zs.assays.{entry.attribute}{plain_signature(inspect.signature(function))}"
     if entry.compares:
@@ -87,9 +208,10 @@ def usage(entry: Any) -> list[str]:
     return [
         "## How it is called",
         f"```python\n{calls}\n```",
-        inspect.getdoc(function) or "",
+        typeset(inspect.getdoc(function) or ""),
         f"```\n{command}\n```",
-        f"Group: {entry.group}. Cost in passes of the model: {cost(entry)}.",
+        f"Group: {entry.group}. Cost in passes of the model: {cost(entry)}. In the API reference: "
+        f"[zs.assays.{entry.attribute}](../api/assays.md#zs.assays.{entry.attribute}).",
     ]
 
 
@@ -106,9 +228,6 @@ def cost(entry: Any) -> str:
 
 def flavours() -> dict[str, dict[str, str]]:
     """assay -> flavour -> what it does, from the docstring."""
-    import inspect
-    import re
-
     from zscope.assays import CATALOGUE
 
     texts = {}
@@ -126,8 +245,6 @@ def flavours() -> dict[str, dict[str, str]]:
 
 def flavours_page() -> str:
     """One table of all definitions that a score can follow."""
-    import inspect
-
     from zscope.assays import CATALOGUE
 
     rows = []
@@ -190,9 +307,13 @@ def model_pages() -> dict[str, str]:
 
 
 def describe(entry: Any) -> str:
-    """Summary, formula and source of a model."""
-    parts = [getattr(entry, key, "") for key in ("summary", "formula", "paper", "cite")]
-    return "\n\n".join(str(part) for part in parts if part)
+    """Definition and source of a model."""
+    summary = getattr(entry, "summary", "")
+    text = summary.removeprefix(entry.title).lstrip(". \n") if summary else ""
+    if not re.search(r"^    \S", summary, re.MULTILINE) and getattr(entry, "formula", ""):
+        text += f"\n\n    {entry.formula}"
+    sources = [getattr(entry, key, "") for key in ("paper", "cite")]
+    return "\n\n".join(filter(None, [typeset(text), *map(str, sources)]))
 
 
 def data_pages() -> dict[str, str]:
@@ -245,55 +366,27 @@ COMPLETION = (
 
 
 def commands_page() -> str:
-    """The output of `--help` for every command."""
-    text = ["# Commands", COMPLETION]
-    program = "import sys; sys.argv[0] = 'zscope'; from zscope.cli import main; main()"
-    for words in commands():
-        process = subprocess.run(
-            [sys.executable, "-c", program, *words, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ | {"COLUMNS": "92", "NO_COLOR": "1"},
-        )
-        text += [f"## zscope {' '.join(words)}", f"```\n{process.stdout.strip()}\n```"]
-    return "\n\n".join(text)
-
-
-_FIGURES: dict[str, bytes] = {}
-
-
-def figures() -> dict[str, bytes]:
-    """The figure of every assay that has one, for a β-VAE trained for these pages."""
-    if _FIGURES or os.environ.get("ZSCOPE_DOCS_FIGURES") == "no":
-        return _FIGURES
-    import io
-
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    import zscope as zs
-    from zscope.assays.run import measure
-
-    sprites = zs.data.load(
-        "sprites", resolution=32, scale=3, orientation=10, position_x=12, position_y=12,
-        antialias=True,
-    )  # fmt: skip
-    model = zs.models.build("beta-vae", shape=sprites.shape, latents=6, beta=1.0)
-    run = zs.train(
-        model, sprites, steps=2000, rate=1e-3, out=HERE.parent / "runs" / "docs", resume=True
+    """The output of `--help` for every command, asked for by one process."""
+    program = f"""
+import contextlib, io, json, sys
+sys.argv[0] = "zscope"
+from zscope.cli import main
+pages = []
+for words in {commands()!r}:
+    sys.argv[1:], output = [*words, "--help"], io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        main()
+    pages.append(output.getvalue().strip())
+print(json.dumps(pages))
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"COLUMNS": "92", "NO_COLOR": "1"},
     )
-    recording = zs.record(run.model, sprites, samples=2000)
-    for name, result in measure(recording).results.items():
-        try:
-            plot = result.plot()
-        except zs.Undefined:  # a result without a figure
-            continue
-        figure = plot if hasattr(plot, "savefig") else plot.get_figure()
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=110)
-        plt.close(figure)
-        _FIGURES[name] = buffer.getvalue()
-    return _FIGURES
+    text = ["# Commands", COMPLETION]
+    for words, output in zip(commands(), json.loads(process.stdout), strict=True):
+        text += [f"## zscope {' '.join(words)}", f"```text\n{output}\n```"]
+    return "\n\n".join(text) + "\n"

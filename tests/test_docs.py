@@ -21,10 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module", name="pages")
 def _pages():
-    module = docs_script("pages")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ZSCOPE_DOCS_FIGURES", "no")
-        yield module
+    return docs_script("pages")
 
 
 def test_every_assay_has_a_page_with_its_question_group_and_cost(pages):

@@ -67,9 +67,9 @@ TAKE_TENSORS = (
 class Posterior:
     """A Gaussian over the latents of each sample: the output of an encoder.
 
-    q(z | x) = N(mean, diag(std^2))            with `std`
-    q(z | x) = N(mean, L L^T)                  with `scale_tril` = L, lower triangular
-    q(z | x) = a point mass at the mean        with neither (a deterministic encoder)
+        q(z | x) = N(mean, diag(std^2))         with `std`
+        q(z | x) = N(mean, L L^T)               with `scale_tril` = L, lower triangular
+        q(z | x) = a point mass at the mean     with neither (a deterministic encoder)
 
     `layout` says which channel and place each latent belongs to, if the latents are maps.
     """
@@ -329,6 +329,7 @@ class Autoencoder(nn.Module):
                 setattr(cls, name, _guarded(vars(cls)[name], copy=not cls.safe_inputs))
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+        """q(z | x) of each observation; `auxiliary` has its factors, for a conditional model."""
         raise InterfaceError(f"{type(self).__name__}: a model must define encode(x).")
 
     def decode(self, z: Codes) -> Tensor:

@@ -421,8 +421,9 @@ def _intervals(draws: list[dict[str, float]], units: int) -> dict[str, Interval]
 ENTRY = Entry(
     question="Does a change to one latent survive and leave the others unchanged?",
     meaning=(
-        "Invariance 1 means that changing one latent leaves the encoded others as they were, self- "
-        "consistency 1 that codes come back as they were; both fall as the model mixes latents."
+        "Invariance 1 means that changing one latent leaves the encoded others as they were, "
+        "self-consistency 1 that codes come back as they were; both fall as the model mixes "
+        "latents."
     ),
     figure=(
         "Rows are the latents that were set, columns those that were observed: off the diagonal 1 "
