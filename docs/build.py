@@ -32,7 +32,7 @@ __all__ = ["GUIDE", "build", "gather", "navigation"]
 HERE = Path(__file__).parent
 SITE = HERE.parent / "site"
 GUIDE = (
-    "start", "install", "healthy", "own-model", "data", "assays", "training", "elsewhere", "searches",
+    "start", "install", "healthy", "own-model", "data", "assays", "training", "searches",
     "interpolate", "scores", "alignment", "sweeps", "maps", "studies", "looking", "gates", "hub",
     "elsewhere", "extend",
 )  # fmt: skip
