@@ -70,7 +70,7 @@ def test_an_address_has_parts(text, parts):
 
 
 @pytest.mark.parametrize("text", ["hf:", "hf:name", "hf:/org/name", "hf:org/name/../x", "hf:a/b@",
-                                  "hf:org/name@v1@v2", "hf:../x"])  # fmt: skip
+                                  "hf:org/name@v1@v2", "hf:../x", "hf:a/b@..%2Fc"])  # fmt: skip
 def test_an_address_that_is_none_is_refused(text):
     with pytest.raises(ConfigError, match=r"expected hf:org/name\[@revision\]\[/subfolder\]"):
         zs.load(text)
@@ -205,6 +205,8 @@ def test_of_a_pipeline_the_autoencoder_is_chosen_and_nothing_else():
     parts = [f"diffusion_pytorch_model-0000{k}-of-00002.safetensors" for k in (1, 2)]
     large = ["config.json", "diffusion_pytorch_model.safetensors.index.json", *parts]
     assert sorted(hub.choose(hub.Address("o/n"), large)[1]) == sorted(large)
+    with pytest.raises(InterfaceError, match="no model that zscope can read"):
+        hub.choose(hub.Address("o/n"), large[:-1])  # as in a cache that has only a part
 
 
 def test_settings_that_name_no_class_of_diffusers_are_refused(cache, tmp_path):

@@ -41,7 +41,8 @@ class Kind(NamedTuple):
     def files(self, names: Collection[str]) -> list[str]:
         """The files to read; none if it is not a model of this kind."""
         weights = [name for name in names if re.fullmatch(self.weights, name)]
-        if self.settings not in names or not weights:
+        parts = [int(part[1]) for name in weights if (part := re.search(r"-of-(\d+)\.", name))]
+        if self.settings not in names or not weights or len(parts) < max(parts, default=0):
             return []
         others = [name for name in names if re.fullmatch(self.others, name)]
         return [self.settings, *sorted(weights), *sorted(others)]
@@ -71,7 +72,7 @@ class Address:
         """The parts of hf:org/name[@revision][/subfolder]; ConfigError for anything else."""
         pattern = rf"{PREFIX}(?://)?({REPOSITORY})(?:@([^/@]+))?(?:/([^@]*))?"
         match = re.fullmatch(pattern, text)
-        if match is None or ".." in (match[3] or "").split("/"):
+        if match is None or ".." in unquote(f"{match[2]}/{match[3]}").split("/"):
             raise ConfigError(
                 f"load: {text} is not an address on the Hugging Face hub; expected "
                 "hf:org/name[@revision][/subfolder], for instance hf:stabilityai/sd-vae-ft-mse"

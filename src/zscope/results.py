@@ -149,7 +149,7 @@ class Result:
 
         Without the latents of each channel or place, which may be thousands and follow from it.
         """
-        left_out = {"groups"} if self.unit_names else set()
+        left_out = {*self.not_written, *(["groups"] if self.unit_names else [])}
         fields = [f.name for f in dataclasses.fields(self) if f.name not in left_out]
         values = {name: plain(getattr(self, name)) for name in fields}
         units = {"unit": self.unit, "unit_names": list(self.unit_names)} if self.unit_names else {}
@@ -168,6 +168,8 @@ class Result:
         """Every scalar score, each with its samples, interval and chance."""
         return []
 
+    not_written: ClassVar[tuple[str, ...]] = ()
+    """Fields that to_dict leaves out."""
     needs_equal_sizes: ClassVar[bool] = False
     """Whether scores of models with different numbers of latents in use cannot be compared."""
 

@@ -21,6 +21,7 @@ from zscope.cli import (
     models,
     rate_distortion,
     report,
+    schema,
     score,
     searches,
     select,
@@ -48,6 +49,7 @@ app.command()(report.report)
 app.command()(explore.explore)
 app.command()(export.export)
 app.command()(score.score)
+app.command()(schema.schema)
 app.command()(compare.compare)
 app.command()(dynamics.dynamics)
 app.command()(rate_distortion.rate_distortion)

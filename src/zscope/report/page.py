@@ -158,8 +158,6 @@ def arrange(group: dict[str, Any], evidence: Collection[str]) -> None:
         return item["name"] not in evidence and not item["failed"], item["height"] > TALL
 
     shown = [item["name"] for item in sorted(measured, key=order)[:OPEN]]
-    if len(measured) == OPEN + 1:  # one alone is not worth a fold
-        shown = [item["name"] for item in measured]
     pairs = [(item["name"], flag) for item in measured for flag in item["flags"]]
     counts = Counter(flag for _, flag in pairs)
     group["flags"] = names_by_text(pair for pair in pairs if counts[pair[1]] >= SHARED)

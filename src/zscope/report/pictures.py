@@ -64,7 +64,9 @@ def draw(drawing: Any, name: str) -> Drawing:
         plt.close(whole)
 
 
-DARK = "<style>@media (prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}</style>"
+DARK = (
+    "<style>@media (prefers-color-scheme:dark){svg{filter:invert(.9) hue-rotate(180deg)}}</style>"
+)
 """In the dark, colours keep their hue, and light ones become dark."""
 DARK_PICTURES = (
     "<style>@media (prefers-color-scheme:dark){"

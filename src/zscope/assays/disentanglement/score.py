@@ -44,6 +44,7 @@ class Score(Scored):
     of `matrix` and `per_factor` follow `factors`."""
 
     why_no_interval = NOT_REQUESTED
+    not_written = ("halves",)  # the interval sums them up
 
     name: str
     score: float
@@ -67,12 +68,6 @@ class Score(Scored):
 
     def on_halves(self) -> dict[str, list[float]]:
         return self.halves
-
-    def to_dict(self) -> dict[str, Any]:
-        """Without the scores of halves, which the interval sums up."""
-        values = super().to_dict()
-        del values["halves"]
-        return values
 
     def measures(self) -> list[Measure]:
         others = [

@@ -42,7 +42,7 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
     )
     numbers = measures(
         ("samples in holes", percent(share), "about 1 %", f"{len(result.holes):,} of {total:,}"),
-        ("median displacement", f"{float(result.ratio.median()):.2g} times as far", "1", ""),
+        ("median displacement, relative", f"{float(result.ratio.median()):.2g} ×", "1 ×", ""),
     )
     of_prior = result.source == "prior"
     name = "prior samples" if of_prior else "hybrid samples"
@@ -81,7 +81,7 @@ def holes_between_channels(facts: Facts, threshold: float) -> Iterable[Finding]:
     count = f"{len(result.holes):,} of {result.samples:,}"
     numbers = measures(
         ("samples in holes", percent(result.score), f"about {percent(chance)}", count),
-        ("median displacement", f"{float(result.ratio.median()):.2g} times as far", "1", ""),
+        ("median displacement, relative", f"{float(result.ratio.median()):.2g} ×", "1 ×", ""),
     )
     if result.interval[0] > chance + threshold:
         yield Finding(
@@ -115,8 +115,8 @@ def unlike_data(facts: Facts, threshold: float) -> Iterable[Finding]:
     also = f" {count} of them are self-consistent: decoding and encoding does not move them."
     also = also if far.any() else ""
     evidence = (
-        f"Unlike the data: farther from them than {result.data_limit:.2g} times the spacing of the "
-        f"nearest observations.{also}"
+        "Unlike the data: its distance from the nearest observation is more than "
+        f"{result.data_limit:.2g} × their spacing.{also}"
     )
     numbers = measures(
         ("unlike the data", percent(share), "at most 1 %", f"{int(far.sum()):,} of {total:,}"),
