@@ -29,8 +29,8 @@ test-adapters: test-adapters-torch test-adapters-scvi test-adapters-jax
 test-adapters-torch: .venv-adapters/ready
 	$(ONE) .venv-adapters/bin/python -m pytest tests/adapters/test_pythae_adapter.py \
 		tests/adapters/test_diffusers_adapter.py tests/adapters/test_own_model_page.py \
-		tests/adapters/test_umap.py tests/test_examples.py tests/test_dependencies.py \
-		-k "adapter or diffus or pythae"
+		tests/adapters/test_trackers.py tests/adapters/test_umap.py tests/test_examples.py \
+		tests/test_dependencies.py -k "adapter or diffus or pythae or tensorboard or mlflow"
 
 test-adapters-scvi: .venv-scvi/ready
 	$(ONE) .venv-scvi/bin/python -m pytest tests/adapters/test_scvi_adapter.py \

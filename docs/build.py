@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from formulas import in_dollars
 from gallery import KEPT, QUESTIONS, gallery_pages
 from pages import generated_pages
 from reference import MODULES, api_pages
@@ -57,7 +58,9 @@ def gather(folder: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     for file in folder.rglob("*.md"):
-        file.write_text(clean(file.read_text(encoding="utf-8")), encoding="utf-8")
+        text = clean(file.read_text(encoding="utf-8"))
+        written = file.parent.name == "guide"
+        file.write_text(in_dollars(text) if written else text, encoding="utf-8")
 
 
 def clean(text: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from latex import MARKED_LETTER, PAIRS, WORDS, Unreadable, latex
 
-__all__ = ["display", "typeset"]
+__all__ = ["display", "in_dollars", "typeset"]
 
 
 def typeset(text: str, inline: bool = True) -> str:
@@ -54,6 +54,26 @@ def prose(paragraph: str) -> str:
         words = parts[number].replace("<", "&lt;")
         parts[number] = SUBSCRIPTED.sub(lambda found: span(found[1]), words)
     return "".join(parts)
+
+
+DOLLARS = re.compile(
+    r"^```.*?^```|^ {4}[^\n]*|`[^`\n]+`"  # code, in which a dollar is a dollar
+    r"|\$\$(?P<displayed>.+?)\$\$|(?<![\w$\\])\$(?P<inline>(?![\s$])[^$]+?(?<!\s))\$(?![\w$])",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def in_dollars(page: str) -> str:
+    """The LaTeX that a written page has between dollars, $x_j$ or $$ \\sum_j x_j $$, to be set."""
+
+    def place(found: re.Match[str]) -> str:
+        displayed, inline = found["displayed"], found["inline"]
+        if not (displayed or inline):
+            return found[0]
+        tex, tag = " ".join((displayed or inline).split()), "div" if displayed else "span"
+        return f'<{tag} class="tex" data-tex="{escape(tex)}">{safe(tex)}</{tag}>'
+
+    return DOLLARS.sub(place, page)
 
 
 def span(text: str) -> str:

@@ -34,6 +34,8 @@ FOUNDATION = {
     "documents",
     "layout",
     "site",
+    "notebook",
+    "display",
 }
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
@@ -61,6 +63,8 @@ ARROWS = {
     "presets": {"errors"},
     "layout": {"errors"},
     "site": set(),
+    "notebook": set(),
+    "display": {"errors", "results"},
     "inference": set(),
     "autoencoder": FOUNDATION,
     "determinism": MODEL,

@@ -78,7 +78,7 @@ def test_what_zscope_imports_is_declared():
 
 def test_what_tests_and_docs_import_is_declared():
     files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
-    scripts = (ROOT / "benchmarks").glob("*.py")
+    scripts = (ROOT / "benchmarks").rglob("*.py")
     ours = {file.stem for file in (*files, *scripts)} | {"tests", "usermodel"}
     everything = [*DEPENDENCIES, *(line for group in GROUPS.values() for line in group)]
     assert undeclared(files, everything) <= {canonicalize_name(name) for name in ours}

@@ -159,3 +159,21 @@ def test_nearly_all_formulas_of_the_assays_are_set_and_their_braces_match():
         assert tex.count(r"\left") == tex.count(r"\right"), tex
     models = {name: formulas.typeset(zs.models.entry(name).summary) for name in zs.models.names()}
     assert {name for name, text in models.items() if "```text" in text} == {"spatial-vae"}
+
+
+def test_latex_between_dollars_of_a_page_is_set_and_code_is_left_alone():
+    page = "With $z_j$ of\n$$ \\sum_j z_j\n  < 1 $$\nin `$HOME` for $5 or $6:\n\n    echo $a $b\n\n"
+    page += "```\n$x$\n```\nand $R(z) = z$."
+    text = formulas.in_dollars(page)
+    assert re.findall('data-tex="([^"]+)"', text) == ["z_j", r"\sum_j z_j &lt; 1", "R(z) = z"]
+    assert text.count("<div") == 1
+    for code in ("`$HOME`", "$5 or $6", "echo $a $b", "```\n$x$\n```"):
+        assert code in text
+
+
+def test_no_page_of_the_guide_has_a_dollar_that_is_not_set():
+    for page in sorted((docs_script("build").HERE / "guide").glob("*.md")):
+        prose = re.sub(
+            r"^```.*?^```|^ {4}[^\n]*|`[^`\n]+`", "", page.read_text(), flags=re.S | re.M
+        )
+        assert "$" not in formulas.in_dollars(prose), page.name

@@ -36,6 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from zscope.display import losses_html, model_html, posterior_html
 from zscope.errors import InterfaceError, Undefined
 from zscope.inference import faster_layers
 from zscope.layout import LatentScaling, Layout, no_layout
@@ -130,6 +131,9 @@ class Posterior:
         kind = "diagonal" if self.std is not None else "full covariance"
         kind = "deterministic" if self.deterministic else kind
         return f"Posterior({len(self)} samples x {self.latents} latents, {kind})"
+
+    def _repr_html_(self) -> str:
+        return posterior_html(self)
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -332,6 +336,9 @@ class Autoencoder(nn.Module):
         """The mean of p(x | z): the decoded observation itself, no pixel sampling."""
         raise InterfaceError(f"{type(self).__name__}: a model must define decode(z).")
 
+    def _repr_html_(self) -> str:
+        return model_html(self)
+
     def encode_any_size(self, x: Tensor) -> Tensor:
         """Maps (samples x channels x places) of pictures of another size, where that works."""
         raise InterfaceError(f"{self.title}: the model takes pictures of one size.")
@@ -396,6 +403,9 @@ class Losses:
     def whole(self) -> Scalar:
         """The sum that a step minimises; each summand has gradients for its own weights."""
         return self.total if self.opponent is None else self.total + self.opponent
+
+    def _repr_html_(self) -> str:
+        return losses_html(self)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Monitor:
 
     `passes` is what a measurement costs: how often an observation is encoded and decoded, 2,000
     times for 10 latents. With the defaults that is below 2 % of the time of a default training
-    loop (1,000 steps of 64 observations, forward and backward); benchmarks/monitor.py measures
+    loop (1,000 steps of 64 observations, forward and backward); benchmarks/monitoring.py measures
     it. Evaluation mode is set and reset; gradients, statistics of batch norm and the state of
     random numbers, global ones too, stay as they are. An encoder that is a function whose module
     cannot be seen, a lambda for instance, has to set evaluation mode itself.
@@ -165,7 +165,8 @@ class Monitor:
                 f"{recording.latents} latents would take at least {FEW * recording.latents:,} "
                 "passes; ask for them with responses=8."
             )
-        return values | ({} if explained is None else {"explained_variance": explained})
+        values |= {} if explained is None else {"explained_variance": explained}
+        return dict(sorted(values.items(), key=lambda each: not each[0].startswith("latents/")))
 
     def to_frame(self) -> "pd.DataFrame":
         """The history as a pandas DataFrame, a row for each measurement."""

@@ -179,7 +179,7 @@ def test_the_channels_have_names_contrast_room_and_their_json(facts):
     assert facts["redrawn"]
     assert facts[360] <= 360
     assert facts[1280] <= 1280
-    assert facts["twin"] == "/api/channels?sample=7&brush=1,2,3,2,2"
+    assert facts["twin"] == "api/channels?sample=7&brush=1,2,3,2,2"
     assert facts["answer"]["rings"]["within"]
 
 

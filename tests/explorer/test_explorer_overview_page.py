@@ -7,9 +7,12 @@ import re
 
 import numpy as np
 import pytest
-from conftest import VISITED, open_page, settle
+import torch
+from conftest import VISITED, open_page, running, settle
 
+import zscope as zs
 from zscope.explorer.embedding import principal_components
+from zscope.explorer.session import Session
 
 # The place on the page of a point with these coordinates, in the middle of a canvas with margins.
 PLACE = """([x, y, window]) => {
@@ -152,6 +155,25 @@ def test_colours_of_a_factor_are_in_the_legend_and_select_their_codes(page, pict
     )
     assert counts[0] > 5 * count
     assert counts[1] == 0
+
+
+def test_many_categories_of_own_labels_have_a_colour_each(tab):
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+    words = [f"cluster {k % 25:02}" for k in range(300)]
+    session = Session(zs.wrap(lambda x: x, lambda z: z), x.numpy(), name="own", labels=words)
+    with running(session) as address, open_page(tab, address) as page:
+        settle(page)
+        chips = page.locator(".overview .chip")
+        assert chips.all_inner_texts() == sorted(set(words))
+        colours = chips.locator("i").evaluate_all(
+            "dots => dots.map(dot => getComputedStyle(dot).backgroundColor)"
+        )
+        assert len(set(colours)) == 25
+        chips.nth(3).click()
+        settle(page)
+        assert "12 of 300" in page.locator(".chosen h2").inner_text()
+        assert "cluster 03" in page.locator(".chosen tbody").inner_text()
+    session.close()
 
 
 @pytest.mark.parametrize("by", ["holes", "precise", "latent:1", "spread:0", "factor:2", "none"])

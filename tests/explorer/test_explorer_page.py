@@ -102,7 +102,7 @@ def test_every_view_opens_by_its_tab(tour, name):
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_has_its_json(tour, name):
-    assert tour[name]["twin"].startswith(f"/api/{name_of(name)}")
+    assert tour[name]["twin"].startswith(f"api/{name_of(name)}")
     assert "error" not in tour[name]["answer"]
 
 

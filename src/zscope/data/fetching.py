@@ -34,6 +34,7 @@ from typing import Any, Literal
 from zscope import files
 from zscope.data.source import File, Source
 from zscope.errors import DataError, RunError
+from zscope.notebook import Line, in_notebook
 
 __all__ = [
     "UNREADABLE", "Record", "State", "cache_folder", "disk_errors", "fetch", "fetch_source",
@@ -242,9 +243,13 @@ def disk_errors(who: str, folder: Path) -> Iterator[None]:
 def progress_bar(
     title: str | None, total: int | None, *, show: bool | None = None
 ) -> Iterator[Advance]:
-    """A progress bar in bytes on stderr; without a terminal, nothing unless asked for."""
-    if title is None or not (sys.stderr.isatty() if show is None else show):
+    """A progress bar in bytes; without a terminal or notebook, nothing unless asked for."""
+    live = sys.stderr.isatty() or in_notebook()
+    if title is None or not (live if show is None else show):
         yield lambda count: None
+        return
+    if in_notebook():
+        yield _bar_of_notebook(title, total)
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -258,6 +263,19 @@ def progress_bar(
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda count: progress.advance(task, count)
+
+
+def _bar_of_notebook(title: str, total: int | None) -> Advance:
+    line, done = Line(), 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        whole = "" if total is None else f" of {total / 1e6:.1f}"
+        share = None if total is None else min(1.0, done / max(1, total))
+        line.show(f"{title}: {done / 1e6:.1f}{whole} MB", share, last=done == total)
+
+    return advance
 
 
 def _places(

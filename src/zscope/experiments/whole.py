@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from zscope.notebook import Line, in_notebook
 from zscope.results import duration
 
 __all__ = ["Whole"]
@@ -24,7 +25,8 @@ Tick = Callable[[float], None]
 class Whole:
     """Shows the part that is being worked on, the share done and the time left.
 
-    `show` is None for a bar in a terminal only, True for lines in a log too, False for nothing.
+    `show` is None for a bar in a terminal or notebook, True for lines in a log too, False for
+    nothing.
     """
 
     def __init__(
@@ -40,9 +42,10 @@ class Whole:
         self._seconds: dict[str, float] = {}
         self._part: str | None = None
         self._printed = 0.0
-        live = sys.stderr.isatty()
+        live = sys.stderr.isatty() or in_notebook()
         self.shown = live if show is None else bool(show)
-        self._bar: Any = _bar() if self.shown and live else None
+        self._line = Line() if self.shown and in_notebook() else None
+        self._bar: Any = _bar() if self.shown and live and self._line is None else None
 
     def expect(self, part: str, work: float) -> None:
         """Add a part; one that is known already keeps its amount of work."""
@@ -95,7 +98,11 @@ class Whole:
     def _print(self, *, new: bool = False) -> None:
         left = self.left
         rest = "" if left is None else f"about {duration(left)} left"
-        if self._bar is not None:
+        if self._line is not None:
+            share = self.share
+            text = ", ".join(each for each in (self._part, rest) if each)
+            self._line.show(text, share, last=share >= 1)
+        elif self._bar is not None:
             task = self._bar.task_ids[0]
             self._bar.update(task, completed=self.share, description=self._part, text=rest)
         elif self.shown and (new or self.share >= self._printed + 0.1):

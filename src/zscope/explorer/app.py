@@ -46,6 +46,7 @@ def create_app(
     token: str,
     names: Iterable[str] = ("127.0.0.1", "localhost", "::1"),
     any_address: bool = False,
+    framed: bool = False,
     **limits: Any,
 ) -> "FastAPI":
     """The explorer of a session, as an ASGI application."""
@@ -58,7 +59,13 @@ def create_app(
 
     app = FastAPI(title="zscope explorer", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.stopping = asyncio.Event()
-    app.add_middleware(Guard, token=token, names=names, any_address=any_address, **limits)
+    access: dict[str, Any] = {
+        "token": token,
+        "names": names,
+        "any_address": any_address,
+        "framed": framed,
+    }
+    app.add_middleware(Guard, **access, **limits)
 
     def json_response(status: int, content: bytes) -> Response:
         return Response(content, status, media_type="application/json")

@@ -4,7 +4,9 @@
   this machine (DNS rebinding).
 - Origin: scripts of other pages are refused.
 - Token: random, part of the address that the terminal prints; then a cookie that scripts
-  cannot read and other sites cannot send, or an "Authorization: Bearer" header for programs.
+  cannot read and other sites cannot send, or an "Authorization: Bearer" header for programs. In
+  the frame of a notebook, where browsers keep no cookies of ours, it is the first part of every
+  path; only then, and only by pages of this machine, may the page be framed.
 - Size: long addresses and large bodies are refused.
 - Rate: too many requests are refused. Only those with the token count, so that nobody
   without it can use up what is allowed (see also `connections`).
@@ -42,6 +44,15 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+# In a notebook, whose page is served from this machine too.
+FRAMED_HEADERS = {name: text for name, text in HEADERS.items() if name != "x-frame-options"} | {
+    "content-security-policy": HEADERS["content-security-policy"].replace(
+        "frame-ancestors 'none'",
+        "frame-ancestors "
+        + " ".join(f"{scheme}://{name}:*" for scheme in ("http", "https")
+                   for name in ("127.0.0.1", "localhost")),
+    )
+}  # fmt: skip
 
 
 class Refused(Exception):
@@ -62,6 +73,7 @@ class Guard:
         token: str,
         names: Iterable[str],
         any_address: bool = False,
+        framed: bool = False,
         rate: float = RATE,
         burst: float = BURST,
         largest_body: int = LARGEST_BODY,
@@ -71,6 +83,7 @@ class Guard:
         # A server that listens on all addresses accepts any IP address as its host name:
         # DNS rebinding needs a name.
         self.any_address = any_address
+        self.framed = framed
         self.bucket = Bucket(rate, burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,13 +93,15 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
+        scope, in_path = self._take_token(scope)
+        replies = FRAMED_HEADERS if in_path else HEADERS
         try:
             headers = _headers(scope)
             self._check_host(headers)
             self._check_size(scope, headers)
             self._check_origin(headers)
-            in_address = self._has_token(scope)
-            if not in_address:
+            in_address = not in_path and self._has_token(scope)
+            if not in_path and not in_address:
                 self._check_token(headers)
             self._check_room(scope)
             self._check_rate()
@@ -96,7 +111,14 @@ class Guard:
         except Refused as refused:
             await refuse(scope, send, refused)
             return
-        await self.app(scope, self._limit_size(receive), _with_headers(send))
+        await self.app(scope, self._limit_size(receive), _with_headers(send, replies))
+
+    def _take_token(self, scope: Scope) -> tuple[Scope, bool]:
+        """The request without the token that its path begins with, and whether it does."""
+        token, slash, rest = scope["path"][1:].partition("/")
+        if not self.framed or not slash or not self._is_token(token):
+            return scope, False
+        return {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}, True
 
     def _check_host(self, headers: dict[str, str]) -> None:
         name = _name(headers.get("host", ""))
@@ -243,7 +265,7 @@ async def _reply(send: Send, status: int, body: bytes, headers: dict[str, str]) 
     await send({"type": "http.response.body", "body": body})
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, headers: dict[str, str]) -> Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             own = {name for name, _ in message["headers"]}
@@ -251,7 +273,7 @@ def _with_headers(send: Send) -> Send:
                 *message["headers"],
                 *(
                     (name.encode(), value.encode())
-                    for name, value in HEADERS.items()
+                    for name, value in headers.items()
                     if name.encode() not in own
                 ),
             ]

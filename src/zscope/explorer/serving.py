@@ -114,9 +114,12 @@ def _run(server: Any, listening: socket.socket) -> None:
 
 
 def create_server(
-    session: Session, *, host: str = "127.0.0.1", port: int = 0
+    session: Session, *, host: str = "127.0.0.1", port: int = 0, framed: bool = False
 ) -> tuple[Any, socket.socket, str]:
-    """(the server, the socket it will listen on, the address with its token)."""
+    """(the server, the socket it will listen on, the address with its token).
+
+    With `framed`, pages of this machine that know the token may show it in a frame.
+    """
     try:
         import uvicorn
 
@@ -129,9 +132,20 @@ def create_server(
             app.state.stopping.set()
             await super().shutdown(sockets)
 
+        def wait_until_started(self, seconds: float) -> bool:
+            """Whether it has started within this time, in another thread."""
+            end = time.monotonic() + seconds
+            while not self.started and time.monotonic() < end:
+                time.sleep(0.01)
+            return self.started
+
     token = secrets.token_urlsafe(32)
     app = create_app(
-        session, token=token, names=host_names(host), any_address=host in ALL_ADDRESSES
+        session,
+        token=token,
+        names=host_names(host),
+        any_address=host in ALL_ADDRESSES,
+        framed=framed,
     )
     listening = listen(host, port)
     config = uvicorn.Config(
@@ -183,8 +197,5 @@ def host_names(host: str) -> set[str]:
 
 def _open(server: Any, address: str) -> None:
     """Open the browser when the server has started."""
-    for _ in range(200):
-        if server.started:
-            webbrowser.open(address)
-            return
-        time.sleep(0.05)
+    if server.wait_until_started(10.0):
+        webbrowser.open(address)

@@ -115,9 +115,20 @@ def settings() -> dict[str, Any]:
     }
 
 
+@cache
+def _load_backend() -> None:
+    """Load the backend before the settings change.
+
+    That of notebooks switches `interactive` on, which would be lost with the settings: figures
+    would then no longer be shown below their cells.
+    """
+    plt.draw_if_interactive()  # type: ignore[no-untyped-call]
+
+
 @contextmanager
 def theme() -> Iterator[None]:
     """Apply the theme within a block."""
+    _load_backend()
     values: Any = settings()
     with mpl.rc_context(values):
         yield

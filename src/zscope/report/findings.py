@@ -8,13 +8,14 @@ last.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from typing import Any, Literal
 
 from zscope.assays import CATALOGUE
 from zscope.assays.run import Failure, isolate
 from zscope.layout import Layout
 from zscope.recording import Recording
-from zscope.results import Result
+from zscope.results import Result, html_table
 
 Level = Literal["problem", "note", "healthy"]
 LEVELS: tuple[Level, ...] = ("problem", "note", "healthy")
@@ -47,6 +48,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.text}: {self.action}" if self.action else f"{self.text}."
+
+    def _repr_html_(self) -> str:
+        lines = [f"<strong>{escape(self.text)}</strong> ({MEANING[self.level]})"]
+        lines += [escape(line) for line in (self.evidence, self.action) if line]
+        return f"<div>{'<br>'.join(lines)}{html_table(self.numbers)}</div>"
 
     @property
     def numbers(self) -> Table:

@@ -1,12 +1,13 @@
-"""The progress of a run: a live bar in a terminal, a few lines in a log."""
+"""The progress of a run: a live bar in a terminal or notebook, a few lines in a log."""
 
 import sys
 import time
 from typing import Any
 
+from zscope.notebook import Line, in_notebook
 from zscope.results import duration
 
-__all__ = ["Bar", "Lines", "Progress", "collapse_warning", "sentence", "show"]
+__all__ = ["Bar", "Lines", "NotebookBar", "Progress", "collapse_warning", "sentence", "show"]
 
 NAMES = {"reconstruction": "rec", "divergence": "KL"}
 
@@ -64,6 +65,23 @@ class Bar(Progress):
             self._refreshed = now
 
 
+class NotebookBar(Progress):
+    """The same below the cell of a notebook."""
+
+    def __init__(self, steps: int, first: int, title: str) -> None:
+        self._line, self._steps, self._title, self._first = Line(), steps, title, first
+        self._start, self._text = time.monotonic(), ""
+
+    def update(self, step: int, row: dict[str, Any] | None) -> None:
+        if row is not None:
+            self._text = sentence(row)
+        done = step - self._first
+        left = (time.monotonic() - self._start) / done * (self._steps - step) if done else 0
+        rest = f"  {duration(left)} left" if done and step < self._steps else ""
+        text = f"{self._title}: step {step:,} of {self._steps:,}  {self._text}{rest}"
+        self._line.show(text, step / self._steps, last=step == self._steps)
+
+
 class Lines(Progress):
     """A line at every tenth of the run, for logs."""
 
@@ -113,7 +131,11 @@ def collapse_warning(row: dict[str, Any], unit: str = "latent") -> str | None:
 
 
 def show(progress: bool | None, steps: int, first: int, title: str) -> Progress:
-    """The right kind for where the output goes; None means a bar in a terminal only."""
-    if progress is False or (progress is None and not sys.stderr.isatty()):
+    """The right kind for where the output goes; None means a bar, where one can be shown."""
+    if progress is False:
         return Progress()
-    return Bar(steps, first, title) if sys.stderr.isatty() else Lines(steps, first, title)
+    if in_notebook():
+        return NotebookBar(steps, first, title)
+    if sys.stderr.isatty():
+        return Bar(steps, first, title)
+    return Lines(steps, first, title) if progress else Progress()

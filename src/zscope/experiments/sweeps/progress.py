@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zscope.collection.reasons import group_reasons
+from zscope.notebook import Line, in_notebook
 
 if TYPE_CHECKING:
     from zscope.experiments.sweeps import Status, Sweep
 
-__all__ = ["Lines", "Live", "Watch", "show"]
+__all__ = ["Lines", "Live", "NotebookCounts", "Watch", "show"]
 
 Report = Callable[["Sweep", "Status"], None]
 LOOK = 2.0
@@ -95,10 +96,29 @@ class Live(Watch):
         self._live.update(table)
 
 
+class NotebookCounts(Watch):
+    """Counts below the cell of a notebook, with a bar."""
+
+    def __init__(self, sweep: "Sweep") -> None:
+        super().__init__(sweep, self._show)
+        self._line = Line()
+
+    def __exit__(self, *error: Any) -> None:
+        self._show(self.sweep, self.sweep.status())
+
+    def _show(self, sweep: "Sweep", status: "Status") -> None:
+        share = len(status.done) / max(1, status.total)
+        self._line.show(status.counts(), share, last=True)
+
+
 def show(sweep: "Sweep", progress: Report | bool | None) -> Watch:
-    """The right kind for where the output goes; None means a live table in a terminal only."""
+    """The right kind for where the output goes; None: a live one where one can be shown."""
     if callable(progress):
         return Watch(sweep, progress)
-    if progress is False or (progress is None and not sys.stderr.isatty()):
+    if progress is False:
         return Watch(sweep)
-    return Live(sweep) if sys.stderr.isatty() else Lines(sweep)
+    if in_notebook():
+        return NotebookCounts(sweep)
+    if sys.stderr.isatty():
+        return Live(sweep)
+    return Lines(sweep) if progress else Watch(sweep)

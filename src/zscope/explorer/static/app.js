@@ -20,7 +20,7 @@
 // A view that fails also removes what it shows, which is the answer to another question.
 // A file that does not keep to this is reported by name, here and on the console.
 
-import { SERVER, api, h, hashOf, queryOf, readHash } from "./core.js";
+import { SERVER, api, h, hashOf, queryOf, readHash, store, stored } from "./core.js";
 import { dark } from "./colour.js";
 import { csvOf, pngOf, save, svgOf } from "./files.js";
 import { makeHelp } from "./help.js";
@@ -90,7 +90,7 @@ function contextOf(name) {
 
 function setJsonLink([endpoint, parameters]) {
   const query = queryOf(parameters);
-  document.getElementById("json").href = `/api/${endpoint}${query.length < 30000 && query ? `?${query}` : ""}`;
+  document.getElementById("json").href = `api/${endpoint}${query.length < 30000 && query ? `?${query}` : ""}`;
 }
 
 function broken(name, problem, cause = undefined) {
@@ -175,11 +175,11 @@ function makeThemeButton() {
   };
   button.addEventListener("click", () => {
     const name = dark() ? "light" : "dark";
-    localStorage.setItem("zscope-theme", name);
+    store("zscope-theme", name);
     set(name);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set(localStorage.getItem("zscope-theme")));
-  set(localStorage.getItem("zscope-theme"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set(stored("zscope-theme")));
+  set(stored("zscope-theme"));
 }
 
 function makeLinkButton() {

@@ -3,6 +3,8 @@
 const OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442"];
 const PETROFF = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"];
 
+const MOST_CATEGORIES = 60;
+
 export function dark() {
   const theme = document.documentElement.dataset.theme;
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -69,12 +71,16 @@ export function textOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
+/** Colours that neighbours in the list do not share: hues by the golden angle, in three lightnesses. */
+const manyColours = (count) => Array.from({ length: count }, (_, k) => rgb(oklch([0.55, 0.72, 0.42][k % 3], 0.14, (40 + 137.508 * k) % 360)));
+
 /** {colour(value), legend: [[text, colour]], continuous} for the values of a factor. */
 export function factorColours(factor, values) {
   const distinct = [...new Set(values)].sort((a, b) => a - b);
   const name = (value) => factor.values[Math.round(value)] ?? String(Math.round(value * 1000) / 1000);
-  if (factor.kind !== "continuous" && distinct.length <= 10) {
-    const palette = distinct.length <= OKABE_ITO.length ? OKABE_ITO : PETROFF;
+  // Categories have no order that a ramp could show.
+  if (factor.kind !== "continuous" && distinct.length <= (factor.kind === "categorical" ? MOST_CATEGORIES : PETROFF.length)) {
+    const palette = distinct.length <= OKABE_ITO.length ? OKABE_ITO : distinct.length <= PETROFF.length ? PETROFF : manyColours(distinct.length);
     const at = new Map(distinct.map((value, k) => [value, palette[k]]));
     return { colour: (value) => at.get(value), legend: distinct.map((value) => [name(value), at.get(value)]), continuous: false };
   }

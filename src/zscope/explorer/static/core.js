@@ -27,6 +27,25 @@ function countPending(change) {
   document.getElementById("view").setAttribute("aria-busy", pending > 0);
 }
 
+// In the frame of a notebook, a browser that keeps nothing for third parties refuses storage.
+
+/** What was stored under a key; null if nothing was, or nothing may be. */
+export function stored(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+export function store(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // Then it holds until the page is loaded again.
+  }
+}
+
 /** The answer of an endpoint; an Error has a message that can be shown. The event "answered"
  * removes the message about an endpoint once it answers again. */
 export async function api(name, parameters = {}, signal = undefined) {
@@ -47,7 +66,7 @@ async function request(name, parameters, signal) {
   const body = Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
   let reply;
   try {
-    reply = await fetch(`/api/${name}`, {
+    reply = await fetch(`api/${name}`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(body),

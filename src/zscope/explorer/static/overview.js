@@ -102,8 +102,8 @@ export function make(context) {
     }
     const { values } = colouring;
     const distinct = new Set(values);
-    if (colouring.kind !== "continuous" && distinct.size <= 10) {
-      const table = factorColours({ kind: colouring.kind, values: colouring.words }, values);
+    const table = factorColours({ kind: colouring.kind, values: colouring.words }, values);
+    if (!table.continuous) {
       const packed = new Map([...distinct].map((value) => [value, pack(parseColour(table.colour(value)))]));
       scatter.colours = Uint32Array.from(values, (value) => packed.get(value));
       const order = [...distinct].sort((a, b) => a - b);
