@@ -122,6 +122,8 @@ def closure(lines: Iterable[str]) -> set[str]:
                 continue
             seen.add((name, extra))
             further = OF_TORCH if name == "torch" else requires(name) or []
+            # An extra of one package is written as ">=1.0.*", which means ">=1.0".
+            further = [re.sub(r"(>=[\d.]+)\.\*", r"\1", line) for line in further]
             todo += [
                 other
                 for other in map(Requirement, further)

@@ -178,6 +178,15 @@ def test_figures_are_dark_in_the_dark_and_pictures_of_data_keep_their_colours(ta
     assert unchanged.mean() > 0.8
 
 
+def test_nothing_is_cut_on_paper(tab, saved):
+    visit(tab, saved, 680)  # A4 without its margins
+    tab.emulate_media(media="print")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 680
+    assert not tab.locator(".contents").is_visible()
+    tab.emulate_media(media="screen")
+
+
 def test_the_page_says_all_without_scripts(browser, saved):
     context = browser.new_context(offline=True, java_script_enabled=False)
     tab = context.new_page()

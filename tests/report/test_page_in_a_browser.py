@@ -78,7 +78,7 @@ def wait_for_the_images(page):
     )
 
 
-@pytest.mark.parametrize("width", [1200, 390, 320])
+@pytest.mark.parametrize("width", [1200, 1030, 390, 320])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scroll(
     page, saved, width, scheme

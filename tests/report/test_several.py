@@ -5,6 +5,7 @@ import io
 import json
 import sys
 
+import map_reports
 import numpy as np
 import pytest
 import torch
@@ -67,7 +68,9 @@ def test_codes_that_are_the_factors_win_by_the_paired_interval(clean_and_noisy):
 
 def test_a_model_is_not_better_than_itself():
     result = compare_reports([codes_report(0.5), codes_report(0.5)])
-    assert all(row.differences[0].interval == (0, 0) for row in result.counted)
+    for row in result.counted:
+        assert row.differences[0].value == 0
+        assert row.differences[0].interval == pytest.approx((0, 0), abs=1e-5)
     assert "None of 2 scores tells which model is better" in result.verdict
     assert result.reasons == {}
     assert result.names == ["codes (1)", "codes (2)"]
@@ -126,6 +129,27 @@ def test_distances_of_models_of_different_sizes_decide_nothing():
     assert row.best == ""
     assert row.verdict == "2 and 3 latents in use are not comparable"
     assert "1 more score cannot be judged" in result.verdict
+
+
+def test_rounding_errors_decide_nothing():
+    """Models of the same function, of which one computes it in another way."""
+    x, ways = pictures()
+    scaled = Linear(2 * ways)
+    scaled.decode = lambda z: (0.3 * z @ ways + 1.7 * z @ ways).reshape(-1, 1, 4, 4)
+    reports = [zs.assay(each, x, names=["effective-rank"]) for each in (Linear(2 * ways), scaled)]
+    (row,) = compare_reports(reports).counted
+    assert abs(row.differences[0].value) < 1e-5
+    assert (row.best, row.comparable) == ("", True)
+
+
+def test_reconstructions_of_maps_are_compared_picture_by_picture():
+    x = map_reports.pictures(48)
+    models = [map_reports.model_of(x, noise=0.01), map_reports.model_of(x, undo=lambda z: 0.9 * z)]
+    names = ["reconstruction-quality"]
+    result = compare_reports([zs.assay(each, x, names=names) for each in models], ["good", "dull"])
+    rows = {row.assay: row for row in result.counted}
+    assert rows["reconstruction-quality"].name == "reconstruction-quality, PSNR, dB"
+    assert [row.best for row in rows.values()] == ["good", "good"]
 
 
 def test_without_resamples_nothing_is_decided():

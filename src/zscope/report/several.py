@@ -43,6 +43,8 @@ EXPLAINED = "explained variance"
 SUFFIXES = (".html", ".json", ".csv")
 NO_HALVES = "no paired interval"
 SHOWN_REASONS = 6
+ROUNDING = 1e-5
+"""Relative differences that single precision may make."""
 
 
 @dataclass(frozen=True)
@@ -476,6 +478,7 @@ def _differences(
         value, interval = second.value - first.value, None
         if len(halves[a]) == len(halves[b]) > 1 and np.isfinite(value):
             width = half_width([y - x for x, y in zip(halves[a], halves[b], strict=True)])
+            width = max(width, ROUNDING * max(abs(first.value), abs(second.value)))
             interval = value - width, value + width
         winner = ""
         if better and interval is not None and not interval[0] <= 0 <= interval[1]:

@@ -28,7 +28,7 @@ Transactions on Image Processing 13(4), 2004, eq. 13 and section III.C. Interval
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -39,6 +39,7 @@ from zscope.assays.engine import check_size, decode
 from zscope.assays.entry import Entry
 from zscope.assays.generation.extractors import Extractor, extract, name_of
 from zscope.assays.generation.frechet import FrechetDistance, frechet_distance
+from zscope.assays.halves import half_means
 from zscope.assays.pictures import (
     AT_ONCE,
     EXACT,
@@ -90,11 +91,16 @@ class ReconstructionQuality(Scored):
     no_interval: str
     no_ssim: str
     flags: list[str]
+    halves: dict[str, list[float]] = field(default_factory=dict)  # of the pictures, by score
 
+    not_written: ClassVar[tuple[str, ...]] = ("halves",)
     score_fields: ClassVar[tuple[str, ...]] = (
         "ssim", "ssim_chance", "ssim_interval", "perceptual", "perceptual_chance",
-        "perceptual_interval", "frechet", "measure_name",
+        "perceptual_interval", "frechet", "measure_name", "halves",
     )  # fmt: skip
+
+    def on_halves(self) -> dict[str, list[float]]:
+        return self.halves
 
     def measures(self) -> list[Measure]:
         measures = [self.measure(f"{self.measure_name}, dB", self.score, interval=self.interval)]
@@ -219,6 +225,11 @@ def reconstruction_quality(
         interval=pairs.get("level"),
         no_interval=reason,
         no_ssim=no_ssim,
+        halves={
+            name: half_means(values[key])
+            for name, key in ((f"{'SNR' if sound else 'PSNR'}, dB", "level"), ("SSIM", "ssim"))
+            if key in values
+        },
         flags=_flags(limits, extractor, len(rows)),
     )
 

@@ -286,7 +286,7 @@ def invariance(facts: Facts, threshold: float) -> Iterable[Finding]:
             "belong together",
             "note",
             0.4,
-            table=measures(("mean invariance", value, f"at least {threshold:g}", "latents in use")),
+            table=measures(("mean invariance", f"{value:.3f}", f"at least {threshold:g}", "")),
         )
 
 
