@@ -50,7 +50,7 @@ WORDS = {
 }
 SIGNS = {
     "<=": r"\le", "≤": r"\le", ">=": r"\ge", "≥": r"\ge", "!=": r"\ne", "≠": r"\ne",
-    "~": r"\sim", "≈": r"\approx", "->": r"\to", "−": "-", "±": r"\pm", "…": r"\dots",
+    "~": r"\sim", "≈": r"\approx", "−": "-", "±": r"\pm", "…": r"\dots",
     "*": r"\cdot", "×": r"\times", "⊙": r"\odot", "·": r"\cdot", "%": r"\%",
 }  # fmt: skip
 """Those that LaTeX writes differently."""
@@ -65,7 +65,7 @@ TOKEN = re.compile(
     |(?P<marks>['†]+|(?<=\w)\*(?=[_)(])|(?<=\w)~(?=\)))
     |(?P<sub>_(?:\{{[^{{}}]*\}}|\*|[~.]?(?:(?![²³ᵀ])[\w†])+(?:,(?=\w)(?:(?![²³ᵀ])[\w†])+)*(?:\.(?=[)|]))?))
     |(?P<sup>\^(?:\(|\{{|-?\d+/\d+|-?\w+|\*|T)|[²³ᵀ])
-    |(?P<relation><=|>=|!=|->|[=<>~≈≠≤≥])
+    |(?P<relation><=|>=|!=|[=<>~≈≠≤≥])
     |(?P<bars>\|\||\|)
     |(?P<open>[(\[{{])|(?P<close>[)\]}}])
     |(?P<slash>/)
@@ -103,6 +103,8 @@ class Reader:
 
     def __init__(self, text: str) -> None:
         self.tokens: list[tuple[str, str, bool]] = []
+        if "->" in text:
+            raise Unreadable("a diagram")
         place, spaced = 0, False
         while place < len(text):
             found = TOKEN.match(text, place)
@@ -292,7 +294,12 @@ def set_terms(atoms: list[Atom], small: bool = False) -> str:
             pieces.append(set_term(list(term), small))
             term.clear()
 
-    for atom in join_text(atoms):
+    joined = join_text(atoms)
+    for before, atom, after in zip(joined, joined[1:], joined[2:], strict=False):
+        is_variable = before.tex.split()[-1:] in (["over"], ["of"], ["for"], ["with"], ["in"])
+        if atom.tex == "x" and before.kind == after.kind == "text" and not is_variable:
+            raise Unreadable("x may mean times: channels x places")
+    for atom in joined:
         if atom.kind == "text" and term and term[-1].kind == "slash":
             term.append(Atom(rf"\text{{{atom.tex.strip()}}}", "atom", True))
         elif atom.kind in {"relation", "sign", "text"}:

@@ -307,13 +307,14 @@ def model_pages() -> dict[str, str]:
 
 
 def describe(entry: Any) -> str:
-    """Definition and source of a model."""
-    summary = getattr(entry, "summary", "")
-    text = summary.removeprefix(entry.title).lstrip(". \n") if summary else ""
-    if not re.search(r"^    \S", summary, re.MULTILINE) and getattr(entry, "formula", ""):
+    """Definition and source of a model, without the first line if that is its title."""
+    first, _, rest = str(getattr(entry, "summary", "")).partition("\n\n")
+    text = rest if first.strip(" .\n") == entry.title else f"{first}\n\n{rest}"
+    if not re.search(r"^    \S", text, re.MULTILINE) and getattr(entry, "formula", ""):
         text += f"\n\n    {entry.formula}"
-    sources = [getattr(entry, key, "") for key in ("paper", "cite")]
-    return "\n\n".join(filter(None, [typeset(text), *map(str, sources)]))
+    if not rest:  # the text of a file has its sources
+        text += f"\n\n{getattr(entry, 'paper', '')}"
+    return typeset(text)
 
 
 def data_pages() -> dict[str, str]:

@@ -17,20 +17,7 @@ from zscope.assays import CATALOGUE
 
 __all__ = ["MODULES", "api_pages", "public_names", "signature"]
 
-MODULES = {
-    "assays": "Measurements: each takes a recording, or plain arrays, and returns a result.",
-    "data": "Datasets by name, and datasets of your own arrays.",
-    "models": "Models by name.",
-    "training": "Training, and what configures it.",
-    "sampling": "Codes to decode: from the prior, from the posterior, hybrids of codes of data.",
-    "experiments": "What trains and measures: searches, comparisons, changes of the data.",
-    "adapters": "Models of other libraries.",
-    "plots": "The drawing functions that results use.",
-    "tables": "Files of tables.",
-    "store": "Runs on disk.",
-    "theory": "Closed forms: linear VAEs, and the stationary points of an iVAE.",
-    "errors": "What zscope raises. All of them are a `ZscopeError`.",
-}
+MODULES: tuple[str, ...] = zs._MODULES
 WIDTH = 76
 
 
@@ -53,7 +40,9 @@ def api_pages() -> dict[str, str]:
         names = public_names(module)
         prefix = f"zs.{module}." if module else "zs."
         home = getattr(zs, module) if module else zs
-        about = MODULES.get(module, "Models, recordings, runs and reports.")
+        about = (
+            first_sentence(home.__doc__ or "") if module else "Models, recordings, reports, runs."
+        )
         text = [f"# {prefix[:-1]}", about]
         rows = []
         for name in names:

@@ -122,7 +122,6 @@ def test_every_public_name_has_an_entry_in_the_reference(site):
         prefix = f"zs.{module}." if module else "zs."
         names = read(site / "api" / (module or "zscope") / "index.html").names
         assert {prefix + name for name in reference.public_names(module)} <= names
-    assert set(reference.MODULES) == set(zs._MODULES)
 
 
 def test_a_signature_says_what_the_source_says_and_wraps():
