@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-import nbclient
 import pytest
 
-nbformat = pytest.importorskip("nbformat")  # nbclient brings it
+nbclient, nbformat = map(pytest.importorskip, ("nbclient", "nbformat"))  # not in .venv-floors
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PICTURE, PAGE, TEXT = "image/png", "text/html", "text/plain"
 

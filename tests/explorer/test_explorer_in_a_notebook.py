@@ -6,14 +6,12 @@ import threading
 from contextlib import contextmanager
 
 import httpx
-import nbclient
 import pytest
 from conftest import TOKEN, Client, settle
 
 from zscope.explorer.frame import Frame, frame_address, show
 from zscope.explorer.session import Session
 
-nbformat = pytest.importorskip("nbformat")  # nbclient brings it
 FRAME = f"/{TOKEN}"
 
 
@@ -169,6 +167,7 @@ model["encoder"].training, status, frame.url
 
 
 def test_a_notebook_shows_a_frame_and_the_end_of_its_kernel_closes_the_port(tmp_path):
+    nbclient, nbformat = map(pytest.importorskip, ("nbclient", "nbformat"))  # not in .venv-floors
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in CELLS]
     )

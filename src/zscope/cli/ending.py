@@ -1,8 +1,9 @@
 """How a command ends: whatever happens, at most one line on stderr and an exit code.
 
     0     done
-    1     an error that the user can fix, or an assay that failed
+    1     an error that the user can fix, an assay that failed, or a requirement that is not met
     2     the command line could not be read
+    3     a requirement is undecided, and none fails
     70    a fault in zscope; its traceback is saved in a file that the line names
     130   stopped by Ctrl-C
     141   the reader of the output (head, less) has closed the pipe

@@ -10,7 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Drawing", "coloured", "draw", "figure", "lines", "row", "sheet", "strip"]
+__all__ = ["Drawing", "coloured", "draw", "lines", "row", "sheet", "strip"]
 
 INCH = 112
 """CSS pixels for an inch of a figure: its smallest letters (`theme.SMALL`) have 11 pixels."""
@@ -30,11 +30,6 @@ class Drawing(NamedTuple):
     address: str
     width: int
     height: int
-
-
-def figure(drawing: Any, name: str) -> tuple[str, int]:
-    """A matplotlib figure (or its axes) as a data URL, and its width in CSS pixels."""
-    return draw(drawing, name)[:2]
 
 
 def draw(drawing: Any, name: str) -> Drawing:

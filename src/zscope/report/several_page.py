@@ -58,7 +58,7 @@ def page(comparison: SideBySide) -> str:
     )  # fmt: skip
 
 
-def _figures(comparison: SideBySide) -> Iterator[tuple[str, int, str]]:
+def _figures(comparison: SideBySide) -> Iterator[tuple[pictures.Drawing, str]]:
     """The clear differences of every two models, the clearest first."""
     from zscope.plots import clear_differences
 
@@ -70,11 +70,10 @@ def _figures(comparison: SideBySide) -> Iterator[tuple[str, int, str]]:
         if not clarity:
             continue
         try:
-            drawing = clear_differences(clarity, first, second)
-            address, width = pictures.figure(drawing, f"{first}-{second}")
+            drawing = pictures.draw(clear_differences(clarity, first, second), f"{first}-{second}")
         except ZscopeError:
             continue
-        yield address, width, f"Differences between {first} and {second}"
+        yield drawing, f"Differences between {first} and {second}"
 
 
 def _clarity(rows: list[Row], first: str, second: str) -> dict[str, float]:
