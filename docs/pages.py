@@ -131,8 +131,8 @@ zscope explore path/to/model    # in the browser
 
 <figure markdown>
 ![The explorer: codes as points on a map, the chosen ones as a table](assets/explorer.png)
-<figcaption markdown>`zscope explore`: all codes, what each latent does and where the holes are, live
-in the browser.</figcaption>
+<figcaption markdown>`zscope explore`: all codes, what each latent does, and where the holes are,
+live in the browser.</figcaption>
 </figure>
 
 </div>

@@ -92,7 +92,8 @@ def describe_class(heading: str, name: str, value: type) -> tuple[str, str]:
         parts.append(f"It has everything of {names} too.")
     if issubclass(value, Result):
         parts.append(
-            "A result: it prints as a short table, and has `.to_dict()`, `.to_frame()` and `.plot()`."
+            "A result: it prints as a short table, and has `.to_dict()`, `.to_frame()` and "
+            "`.plot()`."
         )
     for member, function in members(value):
         parts.append(f"### .{member} {{: #{name}.{member} }}")
