@@ -130,9 +130,9 @@ zscope explore path/to/model    # in the browser
 </figure>
 
 <figure markdown>
-![The explorer: a traversal of one latent, and what the encoder makes of it](assets/explorer.png)
-<figcaption markdown>`zscope explore`: move a latent, see what is decoded, and how that is
-encoded again.</figcaption>
+![The explorer: codes as points on a map, the chosen ones as a table](assets/explorer.png)
+<figcaption markdown>`zscope explore`: all codes, what each latent does, and where the holes are,
+live in the browser.</figcaption>
 </figure>
 
 </div>

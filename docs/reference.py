@@ -14,6 +14,7 @@ from formulas import typeset
 
 import zscope as zs
 from zscope.assays import CATALOGUE
+from zscope.results import Result
 
 __all__ = ["MODULES", "api_pages", "public_names", "signature"]
 
@@ -89,6 +90,11 @@ def describe_class(heading: str, name: str, value: type) -> tuple[str, str]:
     if bases := [base for base in value.__mro__[1:] if is_public(base)]:
         names = ", ".join(f"[`{base.__name__}`](zscope.md#zs.{base.__name__})" for base in bases)
         parts.append(f"It has everything of {names} too.")
+    if issubclass(value, Result):
+        parts.append(
+            "A result: it prints as a short table, and has `.to_dict()`, `.to_frame()` and "
+            "`.plot()`."
+        )
     for member, function in members(value):
         parts.append(f"### .{member} {{: #{name}.{member} }}")
         if not isinstance(function, property):
@@ -101,7 +107,8 @@ def members(value: type) -> Iterator[tuple[str, Any]]:
     """Public methods and properties that the class, or a base that is not public, documents."""
     seen = set()
     for base in value.__mro__:
-        if not base.__module__.startswith("zscope") or (base is not value and is_public(base)):
+        told = base is not value and (is_public(base) or base.__module__ == Result.__module__)
+        if told or not base.__module__.startswith("zscope"):
             continue
         for name, member in vars(base).items():
             plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
