@@ -83,6 +83,7 @@ def _reconstructions(comparison: SideBySide) -> list[tuple[str, str]]:
         if pairs is None:
             continue
         both = [each.numpy().astype(float) for each in (pairs.originals, pairs.decoded)]
+        both = [np.where(np.isfinite(each), each, 0.0) for each in both]
         rows += [("observations", both[0])] if not rows else []
         if both[1].shape == rows[0][1].shape:
             rows.append((name, both[1]))
