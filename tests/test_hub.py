@@ -13,7 +13,7 @@ from small_hub import COMMIT, keep
 import zscope as zs
 from zscope import hub
 from zscope.cli import main
-from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError
+from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError, ZscopeError
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_settings_that_cannot_be_meant_are_refused(cache, published, place, valu
     part.update(value)
     (published / "run.json").write_text(json.dumps(content))
     keep(cache, "org/name", published)
-    with pytest.raises((ConfigError, RunError), match=reason):
+    with pytest.raises(ZscopeError, match=reason):
         zs.assay("hf:org/name", names=["variable-types"], samples=8)
 
 
