@@ -123,6 +123,10 @@ zs.assays.cka(recording, zs.record(second.model, rooms, samples=1000)).plot()"""
 }
 
 
+OF_DATA = {"hybridisation", "manifold-path", "nonlinear-eigenfaces", "response-map"}
+"""Figures that contain pictures of data, whose colours are the same on dark pages."""
+
+
 @dataclass(frozen=True)
 class Picture:
     """A kept figure: what it shows, the code that draws it and the world it is about."""
@@ -138,6 +142,11 @@ class Picture:
     def file(self) -> Path | None:
         files = [KEPT / f"{self.name}.{kind}" for kind in ("svg", "png")]
         return next((file for file in files if file.is_file()), None)
+
+    @property
+    def kind(self) -> str:
+        """Its class in the pages: what is drawn is inverted on dark ones, pictures are not."""
+        return "pictures" if self.name in OF_DATA else "drawn"
 
 
 @dataclass(frozen=True)
@@ -164,7 +173,7 @@ FURTHER = (
         "dynamics-similarity",
         "When is each layer what it will be?",
         "How alike (CKA, 1 for the same arrangement) each layer is at two moments of training: "
-        "where a block is dark, the layer has stopped changing.",
+        "where a block is near 1, the layer has stopped changing.",
         'zs.dynamics("runs/sprites", "similarity", samples=300).results["similarity"].plot()',
     ),
 )
@@ -335,7 +344,7 @@ def card(question: Question) -> str:
     picture = next(p for p in map(figures().get, question.pictures) if p and p.file)
     image = f'<img src="../kept/{picture.file.name}" alt="" loading="lazy">'
     return (
-        f'<a href="{question.name}/"><span class="thumbnail">{image}</span>'
+        f'<a href="{question.name}/"><span class="thumbnail {picture.kind}">{image}</span>'
         f"<span>{question.title}</span></a>"
     )
 
@@ -384,7 +393,7 @@ def figure(picture: Picture, folder: str) -> str:
     width, height = size_of(file)
     image = f"![{picture.title}]({folder}/{file.name})"
     return (
-        f'<figure markdown>\n{image}{{ loading=lazy width="{width}" '
+        f'<figure markdown>\n{image}{{ .{picture.kind} loading=lazy width="{width}" '
         f'height="{height}" }}\n<figcaption markdown>{picture.reading}</figcaption>\n</figure>'
     )
 

@@ -92,8 +92,8 @@ hide: [navigation, toc]
 <div markdown>
 
 Give zscope any encoder and decoder and some data. It tells you which latents are used, which depend
-on which, where the holes are, and what to do about it. Every number comes with its definition and
-with what an uninformative model would score.
+on which, where the holes are, and what to do about it. Every score comes with its definition, and
+with what codes without information would get wherever there is such a level.
 
 [Start here](guide/{first}.md){{ .md-button .md-button--primary }}
 [Gallery](gallery/index.md){{ .md-button }}
@@ -109,8 +109,8 @@ report.save("report.html")
 
 ```text
 zscope demo                     # train, measure, report
-zscope report path/to/model -o report.html
-zscope explore path/to/model    # in the browser
+zscope report mymodel.py:load --data images.npy
+zscope explore mymodel.py:load --data images.npy
 ```
 
 </div>

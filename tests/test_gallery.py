@@ -1,6 +1,7 @@
 """Kept figures: each assay with a figure has one, and the script that draws them works."""
 
 import json
+import re
 import struct
 
 import pytest
@@ -43,6 +44,19 @@ def test_beneath_every_figure_is_how_to_read_it():
             assert entry.figure in figure.partition("<figcaption")[2]
         else:
             assert "<figure" not in text
+
+
+def test_on_dark_pages_figures_are_inverted_but_pictures_of_data_are_not():
+    """By their classes; a figure that the library marks as pictures of data is known here too."""
+    css = (gallery.HERE / "assets" / "site.css").read_text()
+    assert '[data-md-color-scheme="slate"] .drawn' in css
+    assert ".pictures" not in css
+    assert set(gallery.figures()) > gallery.OF_DATA
+    page = gallery.gallery_pages()["gallery/holes.md"]
+    assert re.search(r"kept/holes\.svg\)\{ \.drawn ", page)
+    assert re.search(r"kept/manifold-path\.svg\)\{ \.pictures ", page)
+    for file in gallery.KEPT.glob("*.svg"):
+        assert 'id="pictures"' not in file.read_text() or file.stem in gallery.OF_DATA
 
 
 def test_every_figure_is_in_the_gallery_with_its_code_or_is_much_like_one_that_is():

@@ -13,7 +13,7 @@ from small_hub import COMMIT, keep
 import zscope as zs
 from zscope import hub
 from zscope.cli import main
-from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError
+from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError, ZscopeError
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,9 @@ def test_an_address_has_parts(text, parts):
 
 
 @pytest.mark.parametrize("text", ["hf:", "hf:name", "hf:/org/name", "hf:org/name/../x", "hf:a/b@",
-                                  "hf:org/name@v1@v2", "hf:../x", "hf:a/b@..%2Fc"])  # fmt: skip
+                                  "hf:org/name@v1@v2", "hf:../x", "hf:a/b@..%2Fc",
+                                  "hf:a/b@%2Fetc", "hf:a/b/%2e%2e/c", r"hf:a/b/..\c", "hf:a/b..c",
+                                  "hf:a--b/c", "hf:a/b\0c", "hf:a/b/" + 300 * "c"])  # fmt: skip
 def test_an_address_that_is_none_is_refused(text):
     with pytest.raises(ConfigError, match=r"expected hf:org/name\[@revision\]\[/subfolder\]"):
         zs.load(text)
@@ -82,9 +84,40 @@ def test_a_run_in_the_cache_is_loaded_and_measured(cache, published, run):
         assert same(zs.load(target), run.model)
     report = zs.assay("hf:org/name", names=["variable-types"], samples=64)  # on the run's own data
     assert report.about["data"]["name"] == "helix"
+    assert [row["step"] for row in report.history] == [row["step"] for row in run.history]
     assert not any(cache.rglob("assays")), "nothing is written to the cache"
     with pytest.raises(InterfaceError, match="weights= is for a module of your own"):
         zs.load("hf:org/name", weights="x.safetensors")
+
+
+def test_a_run_without_its_history_is_measured_too(cache, published):
+    (published / "history.jsonl").unlink()
+    keep(cache, "org/name", published)
+    assert zs.assay("hf:org/name", names=["variable-types"], samples=64).history == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("data", "options"), {"root": "/etc"}, "has root='/etc' among the options of helix"),
+        (("data",), {"leave_out": {"x": 1}}, "leaves out {'x': 1}, which are no values"),
+        (("scaling",), {"evil": 1}, "a scaling that cannot be read"),
+        (("model", "options"), {"hidden": [10**9]}, "needs .* of memory, and .* are available"),
+        (("model",), {"shape": [10**6] * 3}, "too large to be built"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(cache, published, place, value, reason):
+    content = json.loads((published / "run.json").read_text())
+    del content["sha256"]
+    scaling = {"mean": [0.0] * 3, "scale": [1.0] * 3, "names": [], "categories": {}}
+    part = content["config"] = {**content["config"], "scaling": scaling}
+    for key in place:
+        part = part[key]
+    part.update(value)
+    (published / "run.json").write_text(json.dumps(content))
+    keep(cache, "org/name", published)
+    with pytest.raises(ZscopeError, match=reason):
+        zs.assay("hf:org/name", names=["variable-types"], samples=8)
 
 
 def test_commands_take_an_address(cache, published, monkeypatch, capsys):
@@ -165,6 +198,13 @@ def test_a_hub_out_of_reach_is_reported(monkeypatch, cache):
         zs.load("hf:org/name")
 
 
+def test_a_cache_that_cannot_be_written_to_is_named(online, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(InterfaceError, match=r"file/cache cannot be written to \(Not a directory"):
+        zs.load("hf:org/name")
+
+
 def test_without_huggingface_hub_the_cache_serves_and_the_package_is_named(
     cache, published, run, monkeypatch
 ):
@@ -183,6 +223,8 @@ def test_without_huggingface_hub_the_cache_serves_and_the_package_is_named(
         (["model_config.json", "model.pt"], r"can run code when it is opened \(model.pt\)"),
         (["config.json", "modeling.py", "model.safetensors"], r"code of its own \(modeling.py\)"),
         (["model_config.json", "model.safetensors", "encoder.pkl"], r"of its own \(encoder.pkl\)"),
+        (["config.json", "diffusion_pytorch_model.safetensors", "model_config.json", "model.pt"],
+         r"can run code when it is opened \(model.pt\)"),
         (["config.json", "model.safetensors"], "neither a run of zscope.*weights='model.safet"),
         (["a/run.json", "a/model.safetensors", "b/run.json"], "others. Name one .*: hf:o/n/a$"),
         ([], "there are no files in this repository. Is the name right"),

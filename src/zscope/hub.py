@@ -10,6 +10,7 @@ downloaded, if `huggingface_hub` is installed: settings (.json) and weights (.sa
 three kinds of models that zscope reads, by name. No pickle and no code is ever downloaded.
 """
 
+import errno
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from zscope.errors import ConfigError, InterfaceError, MissingExtra, ZscopeError
+from zscope.files import likely_cause
 from zscope.results import listed
 
 __all__ = ["PREFIX", "Address", "cache_folder", "find", "is_address", "local_path"]
@@ -27,6 +29,9 @@ PREFIX = "hf:"
 REPOSITORY = r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".keras")
 """Endings of weights in forms that can run code when they are opened."""
+NOT_WRITTEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EEXIST,
+               errno.ENOTDIR)  # fmt: skip
+"""Errors of a cache that cannot be written to."""
 USUAL = "vae"
 """The folder in which pipelines of diffusers have their autoencoder."""
 
@@ -72,7 +77,7 @@ class Address:
         """The parts of hf:org/name[@revision][/subfolder]; ConfigError for anything else."""
         pattern = rf"{PREFIX}(?://)?({REPOSITORY})(?:@([^/@]+))?(?:/([^@]*))?"
         match = re.fullmatch(pattern, text)
-        if match is None or ".." in unquote(f"{match[2]}/{match[3]}").split("/"):
+        if match is None or not _is_safe(match[1], unquote(match[2] or "main"), match[3] or ""):
             raise ConfigError(
                 f"load: {text} is not an address on the Hugging Face hub; expected "
                 "hf:org/name[@revision][/subfolder], for instance hf:stabilityai/sd-vae-ft-mse"
@@ -84,6 +89,20 @@ class Address:
         revision = "" if self.revision == "main" else f"@{self.revision.replace('/', '%2F')}"
         subfolder = f"/{self.subfolder}" if self.subfolder else ""
         return f"{PREFIX}{self.repository}{revision}{subfolder}"
+
+
+def _is_safe(repository: str, revision: str, subfolder: str) -> bool:
+    """Whether no part of an address leads out of its folder of the cache, and the hub can have it.
+
+    Names on the hub have neither ".." nor "--"; revisions are names of branches, as in git.
+    """
+    if ".." in repository or "--" in repository or len(repository) > 96:
+        return False
+    text = f"{revision}/{subfolder}"
+    if "\\" in text or not text.isprintable() or revision.startswith("/"):
+        return False
+    parts = unquote(text).split("/")
+    return ".." not in parts and max(map(len, parts)) < 256
 
 
 def is_address(target: Any) -> bool:
@@ -203,7 +222,8 @@ def choose(address: Address, names: Iterable[str]) -> tuple[str, list[str]]:
             "zs.load(model), or zs.wrap(encoder, decoder)."
         )
     pickles = [name for name in here if name.lower().endswith(PICKLES)]
-    if pickles and not any(name.endswith(".safetensors") for name in here):
+    safe = [name for name in here if name.endswith(".safetensors")]
+    if pickles and (not safe or "model_config.json" in here):
         raise InterfaceError(
             f"{start}: its weights are only there in a form that can run code when it is opened "
             f"({listed(pickles)}). Only safetensors are downloaded: ask its owner for them, or, if "
@@ -220,10 +240,13 @@ def choose(address: Address, names: Iterable[str]) -> tuple[str, list[str]]:
 def _model_files(names: Collection[str]) -> list[str]:
     """The files of the model that a folder has; none if there is no model that zscope reads."""
     for kind in KINDS:
-        files = kind.files(names)
-        # pythae saves networks of one's own as pickles and source.
-        if files and not (kind.settings == "model_config.json" and _code(names)):
-            return files
+        if files := kind.files(names):
+            # pythae saves networks of one's own as pickles and source. What has its settings is
+            # read by it, so weights for another library do not make it a model that is safe.
+            unsafe = kind.settings != "run.json" and "model_config.json" in names
+            if kind.settings == "model_config.json":
+                unsafe = bool(_code(names))
+            return [] if unsafe else files
     return []
 
 
@@ -273,6 +296,11 @@ def _refusal(address: Address, error: Exception) -> str:
         return (
             f"{start}: the repository has no revision {address.revision}. Name a branch, a tag or "
             "a whole commit, or leave it out for the main branch."
+        )
+    if isinstance(error, OSError) and error.errno in NOT_WRITTEN:
+        return (
+            f"{start}: {cache_folder()} cannot be written to ({error.strerror}). "
+            f"{likely_cause(error)} HF_HUB_CACHE names the folder."
         )
     return (
         f"{start} ({kind}: {detail}). Is this machine connected to the hub? What is in the cache "

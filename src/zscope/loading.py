@@ -110,7 +110,9 @@ def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
 def run_history(target: Any) -> list[dict[str, Any]]:
     """The logged steps of a run or of one of its checkpoints; none of other targets."""
     if isinstance(target, str | Path):
-        folder = Path(target)
+        folder = hub.local_path(target)
+        if folder != Path(target) and not (folder / "history.jsonl").is_file():
+            return []  # repositories on the hub need not have it
         folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
         target = store.open_run(folder) if store.is_run(folder) else None
     return target.history if isinstance(target, store.Run) else []
@@ -140,7 +142,13 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
         )
     model = models.from_recipe(recipe)
     if (scaling := run.config.get("scaling")) is not None:
-        model.scaling = Scaling(**scaling)
+        try:
+            model.scaling = Scaling(**scaling)
+        except TypeError as error:
+            raise RunError(
+                f"load: {path / 'run.json'} has a scaling that cannot be read ({error}). Was it "
+                "edited? Restore it, or train again."
+            ) from error
     if checkpoint is not None:
         store.read_checkpoint(checkpoint, model)
         return model.eval()

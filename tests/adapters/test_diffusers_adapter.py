@@ -1,5 +1,7 @@
 """The autoencoders of diffusers: spatial latents, flattened for zscope and restored."""
 
+import json
+
 import pytest
 import torch
 from small_hub import keep
@@ -51,6 +53,21 @@ def test_a_saved_folder_is_read_from_disk(vae, tmp_path):
     (tmp_path / "diffusion_pytorch_model.safetensors").write_bytes(b"")
     with pytest.raises(InterfaceError, match="could not be read"):
         zs.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.safetensors", "model.bin", r"..\\outside.safetensors"]
+)
+def test_an_index_that_names_other_files_is_refused(vae, tmp_path, name):
+    folder = tmp_path / "model"
+    vae.save_pretrained(folder)
+    for place in (tmp_path / "outside.safetensors", folder / "model.bin"):
+        place.write_bytes((folder / "diffusion_pytorch_model.safetensors").read_bytes())
+    (folder / "diffusion_pytorch_model.safetensors").unlink()
+    index = {"metadata": {}, "weight_map": dict.fromkeys(vae.state_dict(), name)}
+    (folder / "diffusion_pytorch_model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InterfaceError, match="not a safetensors file beside it"):
+        zs.load(folder)
 
 
 def test_the_autoencoder_of_a_pipeline_on_the_hub(vae, tmp_path, monkeypatch):

@@ -73,6 +73,10 @@ def test_derivatives_are_central_differences_or_refused(parts):
     recording = zs.record(model, X)
     gap = zs.assays.distance_to_orthogonality(recording)
     assert gap.method == "central differences"
+    said = (
+        "Measured by central differences: the decoder cannot be differentiated (it is not written"
+    )
+    assert any(flag.startswith(said) for flag in gap.flags)
     assert gap.alignment_gap == pytest.approx(0, abs=1e-6)  # orthogonal columns
     with pytest.raises(NoGradients, match="wrap: the decoder: .* is not written in torch"):
         torch.func.jacrev(model.decode)(torch.zeros(2, 3))

@@ -61,6 +61,12 @@ def test_the_quick_gate_measures_only_what_it_needs_with_intervals(zscope):
     assert [each["verdict"] for each in content["requirements"]["outcomes"]] == ["passed"] * 2
 
 
+def test_findings_are_counted_after_all_assays_whatever_is_named(zscope):
+    """Of one assay alone there are fewer findings, and the gate would be open."""
+    _, out, _ = zscope("assay", "sap", *rules("problems <= 5"), "--json")
+    assert {"mig", "sap", "effective-rank"} <= set(json.loads(out)["assays"])
+
+
 def test_a_page_begins_with_the_requirements_and_the_file_for_ci_is_beside_it(zscope, tmp_path):
     given = ("-o", "page.html", "--junit", "gate.xml", "--json")
     limits = rules("mig > 0.5", "sap > 2", "passive <= 2")
@@ -95,6 +101,15 @@ def test_what_cannot_be_read_ends_with_code_2_before_anything_is_done(
     assert (code, out) == (2, "")
     assert message in err
     assert len(err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.json", "./page.html"])
+def test_the_file_for_ci_does_not_replace_the_page_or_its_numbers(zscope, tmp_path, name):
+    given = ("mig", "-o", "page.html", "--junit", name)
+    code, _, err = zscope("report", *given, *rules("mig > 0.5"))
+    assert code == 2
+    assert "is a file of the report itself" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -334,7 +334,7 @@ def test_an_answer_takes_one_round_of_the_model(colours):
 
 def test_a_model_of_maps_has_no_views_of_single_latents(maps, maps_client, client):
     about = maps_client.ask("session")
-    assert [view["name"] for view in about["views"]] == ["channels", "compare"]
+    assert [view["name"] for view in about["views"]] == ["channels", "overview", "compare"]
     assert about["latents"] == []
     assert client.ask("session")["layout"] is None
     assert "channels" not in [view["name"] for view in client.ask("session")["views"]]

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 import small_hub
@@ -112,6 +113,10 @@ def test_a_push_that_is_refused_says_what_to_do(run, report, tmp_path, monkeypat
         run.push_to_hub("other/name", report=report, token="hf_made_up")
     with pytest.raises(ConfigError, match="hf:name is not an address"):
         run.push_to_hub("name")
+    with pytest.raises(ConfigError, match="push_to_hub: org/name@v1 names a revision or a folder"):
+        run.push_to_hub("org/name@v1", report=report)
+    with pytest.raises(ConfigError, match="hf:<b>/c is not an address"):
+        run.save_for_hub(tmp_path / "new", repository="<b>/c", report=report)
 
 
 def test_a_push_needs_the_package(run, monkeypatch):
@@ -153,6 +158,17 @@ def test_a_report_writes_a_card_for_any_model(report, tmp_path):
     with pytest.raises(ConfigError, match=r"README.md exists and is not a model card of zscope"):
         report.model_card(tmp_path)
     assert file.read_text() == "# written by hand\n"
+
+
+def test_names_are_no_markup_in_a_card(report, tmp_path):
+    about = {**report.about, "data": {**report.about["data"], "name": "<script>|`x`"}}
+    hostile = replace(report, title="runs/<img src=x> [a](b)", about=about)
+    text = hostile.model_card(tmp_path).read_text()
+    head, _, body = text.removeprefix("---\n").partition("\n---\n")
+    assert "# \\<img src=x\\> \\[a\\](b)" in body
+    assert "\\<script\\>\\|\\`x\\`" in body
+    assert not re.search(r"(?<!\\)<(img|script)", body)
+    assert '"<script>|`x`"' in head  # quoted, as YAML has it
 
 
 def test_codes_without_a_model_have_a_card_too(tmp_path):

@@ -9,6 +9,7 @@ import torch
 from worlds import grid
 
 import zscope as zs
+from zscope.assays.choosing import choose
 from zscope.assays.run import Failure, Measurements
 from zscope.errors import ConfigError
 from zscope.report.build import Report
@@ -98,7 +99,8 @@ def test_counts_of_the_report():
     errors = np.tile([0.05, 0.15], 500)
     pairs = RowErrors(errors, np.ones(1000), torch.zeros(1, 2), torch.zeros(1, 2))
     traces = Traces(None, torch.zeros(50, 5), None, None, pairs)
-    known = report(latents=rows, findings=findings, explained=0.9, traces=traces)
+    missing = {each.name: "Not applicable." for each in choose(None)}
+    known = report({}, missing, latents=rows, findings=findings, explained=0.9, traces=traces)
     texts = ("used == 3", "latents == 5", "problems == 1", "notes < 2", "explained variance > 89 %")
     outcomes = known.require(*texts)
     assert outcomes, outcomes
@@ -107,11 +109,28 @@ def test_counts_of_the_report():
     assert known.require("used != 3").verdict == "failed"
 
 
+def test_findings_are_not_known_to_be_few_where_assays_are_left_out_or_failed():
+    """More assays can only find more: a number that is exceeded by now has failed."""
+    problems = [Finding("a", "b", level="problem")] * 2
+    missing = {each.name: "Not applicable." for each in choose(None)}
+    broken = {"finding on holes": Failure("Failed with ValueError: x.", "", ValueError())}
+    del missing["sap"]
+    partial = report({}, missing, findings=problems)
+    failed = report({"sap": Known(0.3)}, missing, broken, findings=problems)
+    for known, reason in ((partial, "not measured: sap"), (failed, "failed: finding on holes")):
+        outcomes = known.require("problems <= 2", "problems == 0", "problems > 1", "problems == 4")
+        verdicts = [each.verdict for each in outcomes]
+        assert verdicts == ["undecided", "failed", "passed", "undecided"]
+        assert {each.reason for each in outcomes} == {f"at least so many; {reason}"}
+    assert report({"sap": Known(0.3)}, missing, findings=problems).require("problems <= 2")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("mig", "not of the form NAME RELATION NUMBER.*'mig > 0.3'"),
         ("mig = 1", "Write == for equal"),
+        ("mig ≥ 1", "Write >= or <="),
         ("> 3", "not of the form"),
         (3, "not of the form"),
         ("0.3 < mig", "'mig' as its limit; expected a number"),
@@ -121,6 +140,8 @@ def test_counts_of_the_report():
         ("cka > 0.3", "compares two or more models"),
         ("mig == 0.3", "== is for counts, such as passive == 0, and mig"),
         ("explained variance != 1", "!= is for counts"),
+        ("passive <= 20 %", "passive is a count"),
+        ("problems < 5%", "problems is a count"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_a_way_forward(text, message):

@@ -121,6 +121,21 @@ def test_explained_variance_is_compared_row_by_row():
     assert row.best == "a"
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*NaN or infinite:UserWarning")
+def test_a_model_that_decodes_to_nan_is_put_beside_the_other(tmp_path):
+    x, ways = pictures()
+    broken = Linear(ways)
+    broken.decode = lambda z: Linear.decode(broken, z) * float("nan")
+    reports = [zs.assay(each, x, names=["effective-rank"]) for each in (Linear(ways), broken)]
+    result = compare_reports(reports, ["sound", "broken"])
+    (row,) = result.counted
+    assert (row.values[1], row.verdict) == (None, "not measured of all")
+    result.save(tmp_path / "page.html")
+    assert "Reconstructions by broken" in (tmp_path / "page.html").read_text()
+    json.loads((tmp_path / "page.json").read_text(), parse_constant=pytest.fail)
+
+
 def test_distances_of_models_of_different_sizes_decide_nothing():
     x, ways = pictures()
     names = ["distance-to-orthogonality"]
@@ -197,6 +212,8 @@ def test_other_rows_are_refused_with_a_way_forward():
             compare_reports(pair)
     with pytest.raises(ConfigError, match="got 1 report; two or more"):
         compare_reports([one])
+    with pytest.raises(ConfigError, match="two models are called 'a'"):
+        compare_reports([one, one], ["a", "a"])
 
 
 def test_the_page_needs_nothing_else_and_the_json_says_the_same(tmp_path, clean_and_noisy):
@@ -278,6 +295,7 @@ def test_the_command_tells_models_from_assays(zscope, tmp_path):
 def test_what_is_neither_a_model_nor_an_assay_is_refused(zscope, tmp_path):
     code, _, err = zscope("clean.npz", "nosy.npz")
     assert code == 1
+    assert "there is no file or folder 'nosy.npz' with a further model" in err
     assert "no assay is called 'nosy.npz'" in err
     code, _, err = zscope("clean.npz", "noisy.npz", "-o", "page.tex")
     assert code == 1

@@ -86,6 +86,7 @@ def _read(folder: Path) -> Any:
         for file in folder.iterdir():
             if not file.is_dir():  # a repository may have other models below this one
                 files.require_regular(file, "from_diffusers", InterfaceError)
+        _check_parts(folder)
         check_size("from_diffusers", lambda: kind.from_config(kind.load_config(str(folder))))
         with torch.random.fork_rng(devices=[]):
             return kind.from_pretrained(
@@ -99,6 +100,14 @@ def _read(folder: Path) -> Any:
             f"{' '.join(str(error).split())[:200]}). Save the model with "
             "model.save_pretrained(folder), weights as safetensors."
         ) from error
+
+
+def _check_parts(folder: Path) -> None:
+    """Refuse an index that names files elsewhere, or weights that are not safetensors."""
+    for index in folder.glob("*.safetensors.index.json"):
+        for name in set(json.loads(index.read_bytes())["weight_map"].values()):
+            if Path(name).name != name or "\\" in name or not name.endswith(".safetensors"):
+                raise ValueError(f"{index.name} names {name!r}, not a safetensors file beside it")
 
 
 class _Encoder(nn.Module):

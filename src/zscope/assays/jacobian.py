@@ -48,7 +48,7 @@ from zscope.assays.engine import (
     memory_budget,
 )
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
+from zscope.errors import ConfigError, InterfaceError, NoGradients, Undefined, did_you_mean
 from zscope.layout import Layout
 from zscope.randomness import fresh
 from zscope.sampling import recorded_codes, whole
@@ -269,6 +269,9 @@ class Walk:
         for name in ("forward", "forward, latent by latent"):
             try:
                 _, J = self._methods[name](few)
+            except NoGradients:
+                reasons.append("it is not written in torch")
+                break
             except Exception as error:  # whatever a foreign decoder raises
                 message = (str(error).strip().splitlines() or ["(no text)"])[0]
                 reasons.append(f"{type(error).__name__}: {message[:160]}")

@@ -28,9 +28,12 @@ Junit = Annotated[
 
 
 def read_requirements(
-    command: str, texts: list[str] | None, file: Path | None
+    command: str, texts: list[str] | None, file: Path | None, out: Path | None = None
 ) -> "list[Requirement]":
-    """The rules; the process ends with exit code 2 if one cannot be read, or FILE is for none."""
+    """The rules; the process ends with exit code 2 if one cannot be read, or FILE is for none.
+
+    FILE is refused where it would replace what is written to `out`.
+    """
     from zscope.cli.outputs import try_file
     from zscope.report.requirements import parse_all
 
@@ -42,6 +45,14 @@ def read_requirements(
             )
         if file is not None:
             try_file(f"{command}: --junit", file)
+        written = [] if out is None else [out]
+        if out is not None and out.suffix.lower() == ".html":
+            written.append(out.with_suffix(".json"))
+        if file is not None and file.resolve() in [each.resolve() for each in written]:
+            raise ConfigError(
+                f"{command}: --junit {file} is a file of the report itself, which would be lost. "
+                "Choose another name, such as: --junit gate.xml"
+            )
         return parse_all(texts or [])
     except ConfigError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
@@ -49,9 +60,14 @@ def read_requirements(
 
 
 def needed(names: list[str], requirements: "Sequence[Requirement]") -> list[str] | None:
-    """The assays that are named and those that requirements are about; None for all of them."""
+    """The assays that are named and those that requirements are about; None for all of them.
+
+    Findings are counted after all assays, also where some are named: after a few there are fewer.
+    """
     needs = [each.needs for each in requirements]
-    if not requirements or None in needs:
+    if None in needs:
+        return None
+    if not requirements:
         return names or None
     return list(dict.fromkeys([*names, *(name for each in needs for name in each or [])]))
 

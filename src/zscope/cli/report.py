@@ -83,7 +83,7 @@ def report(
 
       zscope report runs/beta -o sweep.html
     """
-    requirements = gates.read_requirements("report", require, junit)
+    requirements = gates.read_requirements("report", require, junit, out)
     if _is_family(target):
         given = {
             "--require": require,
@@ -174,9 +174,13 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
     for word in words:
         try:
             choose([assay_name(word)])
-        except ConfigError:
+        except ConfigError as error:
             if not (Path(word).exists() or ":" in word or word.endswith(".onnx")):
-                raise
+                reason = str(error).removeprefix("assay: ")
+                raise ConfigError(
+                    f"report: there is no file or folder {word!r} with a further model, and "
+                    f"{reason}"
+                ) from None
             targets.append(word)
         else:
             names.append(assay_name(word))

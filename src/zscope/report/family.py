@@ -14,9 +14,9 @@ from urllib.parse import quote
 from zscope.collection import Runs, runs
 from zscope.collection.reasons import Reason, group_reasons
 from zscope.documents import is_run
-from zscope.errors import MissingExtra, Undefined, ZscopeError
+from zscope.errors import Undefined, ZscopeError
 from zscope.report.build import files_of, write_all
-from zscope.report.page import TEMPLATES
+from zscope.report.page import style, template
 from zscope.results import listed
 from zscope.tables import Table, numbers_of, table
 from zscope.tables.pairs import key_text
@@ -111,18 +111,10 @@ def family_report(
 
 def page(report: FamilyReport, place: Path) -> str:
     """The page as text, with links that are right for a file at `place`."""
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise MissingExtra("report", "jinja2", "explore") from None
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     from zscope import __version__
 
     links = list(_linked(report.runs, place.absolute().parent))
-    return environment.get_template("sweep.html").render(
+    return template("sweep.html").render(
         report=report,
         version=__version__,
         target=shlex.quote(report.title),
@@ -135,7 +127,7 @@ def page(report: FamilyReport, place: Path) -> str:
         runs=links[:LISTED],
         more_runs=max(0, len(links) - LISTED),
         example=next((path for path, address, _ in links if not address), None),
-        style=(TEMPLATES / "report.css").read_text("utf-8"),
+        style=style(),
     )
 
 

@@ -58,7 +58,7 @@ def write_model_card(
         part
         for part in (
             _front_matter(report, name, is_run, license),
-            f"# {name}",
+            f"# {_text(name)}",
             MARK,
             _introduction(report),
             _findings(report),

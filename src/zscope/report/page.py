@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zscope.assays import CATALOGUE, Entry
 from zscope.assays.run import Failure, Progress, isolate
-from zscope.errors import ConfigError, MissingExtra, Undefined, ZscopeError
+from zscope.errors import ConfigError, Undefined, ZscopeError
 from zscope.report import pictures
 from zscope.report.build import Report
 from zscope.report.findings import MEANING
@@ -28,7 +28,10 @@ from zscope.results import Measure, Result
 from zscope.site import assay_page
 from zscope.tables.formats import score_text
 
-__all__ = ["page"]
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["page", "style", "template"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST = 3
@@ -47,12 +50,10 @@ ROOM = 4_200_000
 """Characters that all pictures together may take, so that the page stays below 5 MB."""
 
 
-def page(report: Report, progress: Watch | None = None) -> str:
-    """The page as text. The template escapes everything that comes from a user."""
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise MissingExtra("report", "jinja2", "explore") from None
+def template(name: str, **filters: Callable[..., str]) -> "Template":
+    """A template of a page, which escapes everything that comes from a user."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -60,13 +61,17 @@ def page(report: Report, progress: Watch | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {
-        "number": number,
-        "value": score_cell,
-        "code": mark_code,
-        "signed": signed,
-    }
-    environment.filters |= filters
+    environment.filters |= {"number": number, "value": score_cell, "code": mark_code, **filters}
+    return environment.get_template(name)
+
+
+def style() -> str:
+    """The style sheet of all pages."""
+    return (TEMPLATES / "report.css").read_text("utf-8")
+
+
+def page(report: Report, progress: Watch | None = None) -> str:
+    """The page as text. The template escapes everything that comes from a user."""
     layout = report.about["model"].get("layout")
     entries = [entry for name, entry in CATALOGUE.items() if name in report]
     if layout is not None:  # what readers of such a page ask first
@@ -91,7 +96,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
         arrange(group, evidence)
     scores = [row for group in groups.values() for item in group["items"] for row in item["scores"]]
     reasons = [row[key] for row in scores for key in ("no_interval", "no_chance") if key in row]
-    return environment.get_template("report.html").render(
+    return template("report.html", signed=signed).render(
         report=report,
         groups=list(groups.values()),
         meaning=MEANING,
@@ -115,7 +120,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
         features=feature_labels(report.about["data"]),
         colours=COLOURS,
         flat=flatten(report.about),
-        style=(TEMPLATES / "report.css").read_text("utf-8"),
+        style=style(),
     )
 
 

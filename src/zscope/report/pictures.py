@@ -120,7 +120,11 @@ def strip(observations: Tensor) -> str:
 
 
 def sheet(pictures: np.ndarray) -> str:
-    """Pictures (rows x columns x channels x height x width) as one PNG with narrow gaps."""
+    """Pictures (rows x columns x channels x height x width) as one PNG with narrow gaps.
+
+    What is not a number is drawn as 0.
+    """
+    pictures = np.where(np.isfinite(pictures), pictures, 0.0)
     low, high = float(pictures.min()), float(pictures.max())
     if low < -0.05 or high > 1.05:
         pictures = (pictures - low) / ((high - low) or 1.0)

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from zscope import hub, store
-from zscope.errors import MissingExtra, RunError, ZscopeError
+from zscope.errors import ConfigError, MissingExtra, RunError, ZscopeError
 from zscope.report.model_card import write_model_card
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def save_for_hub(
     from zscope.report.build import assay
 
     folder = Path(folder)
+    repository = None if repository is None else _name_of(repository, "save_for_hub")
     if run.path is None:
         raise RunError(
             "save_for_hub: this run is only in memory, so it has no files. Train with out=FOLDER."
@@ -87,13 +88,12 @@ def push_to_hub(
     token: str | None = None,
 ) -> str:
     """See `Run.push_to_hub`."""
-    address = hub.Address.parse(f"{hub.PREFIX}{repository.removeprefix(hub.PREFIX)}")
+    repository = _name_of(repository, "push_to_hub")
     try:
         import huggingface_hub
     except ImportError:
         raise MissingExtra("push_to_hub", "huggingface-hub", "hub") from None
     with TemporaryDirectory(prefix="zscope-hub-") as temporary:
-        repository = address.repository
         folder = save_for_hub(
             run, Path(temporary) / "files", repository=repository, report=report, license=license
         )
@@ -118,6 +118,17 @@ def push_to_hub(
                 f"hf upload {repository} FOLDER"
             ) from error
     return str(place)
+
+
+def _name_of(repository: str, who: str) -> str:
+    """The name org/name of a repository to write to: its main branch, not a folder in it."""
+    address = hub.Address.parse(f"{hub.PREFIX}{repository.removeprefix(hub.PREFIX)}")
+    if address != hub.Address(address.repository):
+        raise ConfigError(
+            f"{who}: {repository} names a revision or a folder of a repository, but a run is "
+            f"written to the main branch of a repository of its own: {address.repository}"
+        )
+    return address.repository
 
 
 def without_folders(config: dict[str, Any]) -> dict[str, Any]:

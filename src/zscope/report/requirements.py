@@ -9,7 +9,8 @@
 A score is judged by its 95 % interval: a requirement passes if all of the interval meets it,
 fails if none of it does, and is undecided otherwise. Where there is no interval the value itself is
 judged, and the outcome says why there is none; counts are those of the sample. What could not be
-measured is undecided, never passed.
+measured is undecided, never passed: where assays are left out or have failed, there may be more
+findings than were counted.
 """
 
 import math
@@ -21,7 +22,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from zscope.assays import CATALOGUE
+from zscope.assays.choosing import choose
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
+from zscope.report.tables import first_names
 from zscope.results import counted, html_table, text_table
 
 if TYPE_CHECKING:
@@ -83,8 +86,10 @@ class Requirement:
         except LookupError as error:
             return Outcome(self, "undecided", reason=str(error.args[0]))
         if isinstance(interval, str):
-            reason = f"no interval: {interval}" if interval != IS_COUNT else ""
-            verdict = _verdict(self.relation, (value, value), self.limit)
+            more = "" if self.assay or self.part not in FINDINGS else _unchecked(report)
+            reason = more or (f"no interval: {interval}" if interval != IS_COUNT else "")
+            most = math.inf if more else value
+            verdict = _verdict(self.relation, (value, most), self.limit)
             return Outcome(self, verdict, value, None, samples, reason)
         verdict = _verdict(self.relation, interval, self.limit)
         reason = "the limit lies within the interval" if verdict == "undecided" else ""
@@ -229,6 +234,7 @@ def parse(text: object) -> Requirement:
     form = FORM.fullmatch(text) if isinstance(text, str) else None
     if form is None or not isinstance(text, str):
         hint = " Write == for equal." if re.search("[^=]=[^=]", str(text)) else ""
+        hint = " Write >= or <=." if re.search("[≥≤]", str(text)) else hint
         raise ConfigError(
             f"require: {text!r} is not of the form NAME RELATION NUMBER, with one of "
             f"{', '.join(RELATIONS)} as the relation.{hint} For instance: --require 'mig > 0.3'. "
@@ -237,6 +243,11 @@ def parse(text: object) -> Requirement:
     name, relation, number = form.groups()
     limit = _number(number, text)
     assay, part = _split(name, text)
+    if number.endswith("%") and part in COUNTS:
+        raise ConfigError(
+            f"require: {text!r}: {name} is a count, which is no share of anything. Give a whole "
+            f"number: --require '{name} {relation} 2'"
+        )
     if relation in ("==", "!=") and not _may_be_count(assay, part):
         raise ConfigError(
             f"require: {text!r}: {relation} is for counts, such as passive == 0, and {name} is "
@@ -358,6 +369,15 @@ def _of_report(name: str, report: "Report") -> Measured:
         return sum(flags), IS_COUNT, encoded
     level = FINDINGS[name]
     return sum(each.level == level for each in report.findings), IS_COUNT, encoded
+
+
+def _unchecked(report: "Report") -> str:
+    """Why a report may have more findings than it says; "" if it is of all assays."""
+    failed = [name for name in report.failed if not name.startswith("figure of ")]
+    skipped = [each.name for each in choose(None) if each.name not in report]
+    words = {"failed": failed, "not measured": skipped}
+    parts = [f"{word}: {first_names(names)}" for word, names in words.items() if names]
+    return f"at least so many; {', '.join(parts)}" if parts else ""
 
 
 def _of_assay(requirement: Requirement, report: "Report") -> Measured:

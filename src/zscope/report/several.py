@@ -354,6 +354,11 @@ def compare_reports(
         raise ConfigError(
             f"compare_reports: {len(titles)} names for {len(reports)} reports. Give one for each."
         )
+    if twice := sorted({title for title in titles if titles.count(title) > 1}):
+        raise ConfigError(
+            f"compare_reports: two models are called {twice[0]!r}, so that the verdict could not "
+            "say which one is meant. Give each a name of its own, or leave the names out."
+        )
     seeds = [report.about["seed"] for report in reports]
     check_rows([report.traces for report in reports], seeds, titles)
     rows = [_explained(reports, titles)]

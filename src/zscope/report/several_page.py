@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import torch
 
 from zscope.assays import CATALOGUE
-from zscope.errors import MissingExtra, ZscopeError
+from zscope.errors import ZscopeError
 from zscope.report import pictures
 from zscope.report.findings import MEANING
-from zscope.report.page import TEMPLATES, flatten, mark_code, number, score_cell
+from zscope.report.page import flatten, style, template
 from zscope.report.pictures import FEW
 from zscope.report.several import Row, SideBySide
 
@@ -23,25 +22,12 @@ MOST_PANELS = 3
 
 def page(comparison: SideBySide) -> str:
     """The page as text. The template escapes everything that comes from a user."""
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise MissingExtra("report", "jinja2", "explore") from None
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    filters: dict[str, Any] = {"number": number, "value": score_cell, "code": mark_code}
-    environment.filters |= filters
     first = comparison.reports[0]
     others = [row for row in comparison.rows if not row.counts]
     groups = groupby(others, key=lambda row: CATALOGUE[row.assay].group)
     from zscope import __version__
 
-    return environment.get_template("several.html").render(
+    return template("several.html").render(
         comparison=comparison,
         version=__version__,
         models=list(zip(comparison.names, comparison.reports, strict=True)),
@@ -54,7 +40,7 @@ def page(comparison: SideBySide) -> str:
         reconstructions=_reconstructions(comparison),
         abouts=[(name, flatten(report.about)) for name, report in
                 zip(comparison.names, comparison.reports, strict=True)],
-        style=(TEMPLATES / "report.css").read_text("utf-8"),
+        style=style(),
     )  # fmt: skip
 
 
@@ -97,6 +83,7 @@ def _reconstructions(comparison: SideBySide) -> list[tuple[str, str]]:
         if pairs is None:
             continue
         both = [each.numpy().astype(float) for each in (pairs.originals, pairs.decoded)]
+        both = [np.where(np.isfinite(each), each, 0.0) for each in both]
         rows += [("observations", both[0])] if not rows else []
         if both[1].shape == rows[0][1].shape:
             rows.append((name, both[1]))

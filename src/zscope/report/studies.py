@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from zscope import __version__
-from zscope.errors import MissingExtra, ZscopeError
+from zscope.errors import ZscopeError
 from zscope.experiments import studies
 from zscope.experiments.studies.execution import prepare_study
 from zscope.experiments.studies.grid import settings_of
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim, Interval
 from zscope.experiments.studies.study import DOCUMENTS, Figure, Results, Study, Table
 from zscope.files import write_whole
-from zscope.report.page import TEMPLATES
+from zscope.report.page import style, template
 from zscope.results import counted, duration, listed
 from zscope.store import read_json, write_json
 from zscope.tables.formats import as_markdown, as_tex
@@ -133,14 +133,6 @@ def _page(
     tables: Sequence[Table],
     drawings: Sequence[dict[str, Any]],
 ) -> str:
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise MissingExtra("study", "jinja2", "explore") from None
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     facts = [
         f"document {study.document}",
         f"scale {results.scale}",
@@ -149,9 +141,9 @@ def _page(
     ]
     facts += [f"about {duration(study.minutes * 60)} on two cores"] if study.minutes else []
     cards = _cards(claims, {"claims", "tables", "figures", "runs", "rows"})
-    return environment.get_template("study.html").render(
+    return template("study.html").render(
         version=__version__,
-        style=(TEMPLATES / "report.css").read_text(),
+        style=style(),
         study=study,
         document=DOCUMENTS.get(study.document, study.document),
         facts=facts,

@@ -2,7 +2,7 @@
 
 For each latent j, the gap in information between its two best factors counts for the first:
 
-    R_j = I(z_j; y_first(j)) - I(z_j; y_second(j)),
+    R_j = I(z_j; y_{first(j)}) - I(z_j; y_{second(j)}),
     D_k = max over latents j with first(j) = k of R_j   (0 if there is none),
     DCIMIG = sum_k D_k / sum_k H(y_k).
 
