@@ -10,7 +10,8 @@ TORCH ?= $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 # refuses files with others.
 INSTALL := pip install --quiet --no-deps --only-binary :all:
 
-.PHONY: demo test test-slow test-adapters test-floors check format bench docs docs-serve lock audit dist release-check clean
+.PHONY: demo test test-slow test-adapters test-adapters-torch test-adapters-scvi test-adapters-jax \
+	test-floors check format bench docs docs-serve lock audit dist release-check clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
@@ -101,11 +102,6 @@ $(DEVELOP): $(READY) requirements-develop.lock
 	KERAS_BACKEND=jax $(@D)/bin/python -W ignore -c "import $(LIBRARIES)"
 	touch $@
 
-.PHONY: test-adapters-torch test-adapters-scvi test-adapters-jax clean-apart
-clean: clean-apart
-clean-apart:
-	rm -rf .venv-scvi .venv-jax
-
 # Write the lock files anew, keeping the versions that they have: those that install on Python
 # 3.11.2 (Debian 12) and later, on every platform. Newer versions: make lock UPGRADE=--upgrade
 LOCK = .venv-tools/bin/uv pip compile --quiet --universal --python-version 3.11.2 \
@@ -166,4 +162,5 @@ release-check: dist
 	touch $@
 
 clean:
-	rm -rf .bench .venv .venv-floors .venv-adapters .venv-release .venv-tools site dist build runs
+	rm -rf .bench .venv .venv-floors .venv-adapters .venv-scvi .venv-jax .venv-release .venv-tools \
+		site dist build runs

@@ -173,7 +173,7 @@ FURTHER = (
         "dynamics-similarity",
         "When is each layer what it will be?",
         "How alike (CKA, 1 for the same arrangement) each layer is at two moments of training: "
-        "where a block is dark, the layer has stopped changing.",
+        "where a block is near 1, the layer has stopped changing.",
         'zs.dynamics("runs/sprites", "similarity", samples=300).results["similarity"].plot()',
     ),
 )

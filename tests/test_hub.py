@@ -13,7 +13,7 @@ from small_hub import COMMIT, keep
 import zscope as zs
 from zscope import hub
 from zscope.cli import main
-from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError
+from zscope.errors import ConfigError, InterfaceError, MissingExtra, RunError, ZscopeError
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,30 @@ def test_a_run_without_its_history_is_measured_too(cache, published):
     (published / "history.jsonl").unlink()
     keep(cache, "org/name", published)
     assert zs.assay("hf:org/name", names=["variable-types"], samples=64).history == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("data", "options"), {"root": "/etc"}, "has root='/etc' among the options of helix"),
+        (("data",), {"leave_out": {"x": 1}}, "leaves out {'x': 1}, which are no values"),
+        (("scaling",), {"evil": 1}, "a scaling that cannot be read"),
+        (("model", "options"), {"hidden": [10**9]}, "needs .* of memory, and .* are available"),
+        (("model",), {"shape": [10**6] * 3}, "too large to be built"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(cache, published, place, value, reason):
+    content = json.loads((published / "run.json").read_text())
+    del content["sha256"]
+    scaling = {"mean": [0.0] * 3, "scale": [1.0] * 3, "names": [], "categories": {}}
+    part = content["config"] = {**content["config"], "scaling": scaling}
+    for key in place:
+        part = part[key]
+    part.update(value)
+    (published / "run.json").write_text(json.dumps(content))
+    keep(cache, "org/name", published)
+    with pytest.raises(ZscopeError, match=reason):
+        zs.assay("hf:org/name", names=["variable-types"], samples=8)
 
 
 def test_commands_take_an_address(cache, published, monkeypatch, capsys):

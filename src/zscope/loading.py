@@ -142,7 +142,13 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
         )
     model = models.from_recipe(recipe)
     if (scaling := run.config.get("scaling")) is not None:
-        model.scaling = Scaling(**scaling)
+        try:
+            model.scaling = Scaling(**scaling)
+        except TypeError as error:
+            raise RunError(
+                f"load: {path / 'run.json'} has a scaling that cannot be read ({error}). Was it "
+                "edited? Restore it, or train again."
+            ) from error
     if checkpoint is not None:
         store.read_checkpoint(checkpoint, model)
         return model.eval()

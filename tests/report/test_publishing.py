@@ -12,6 +12,7 @@ import torch
 import zscope as zs
 from zscope import hub
 from zscope.errors import ConfigError, MissingExtra, RunError
+from zscope.report import publishing
 
 FEW = ["mig", "sap", "variable-types", "response-matrix"]
 
@@ -146,6 +147,17 @@ def test_no_folder_of_this_machine_is_published(tmp_path, monkeypatch):
         zs.assay(folder)  # the data are not there
     monkeypatch.chdir(secret)
     assert len(zs.assay(folder, names=["variable-types"]).results) == 1
+
+
+def test_only_paths_lose_their_folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near" / "y.npy").touch()
+    paths = ["/a/x.npy", "~/x.npy", "../x.npy", r"C:\a\x.npy", "near/y.npy"]
+    options = {"features": "glucose mg/dl,age", "files": paths, "more": {"size": 3}}
+    data = publishing.without_folders({"data": {"name": "/a/t.csv", "options": options}})["data"]
+    assert data["name"] == "t.csv"
+    assert data["options"] == {**options, "files": [*["x.npy"] * 4, "y.npy"]}
 
 
 def test_a_report_writes_a_card_for_any_model(report, tmp_path):

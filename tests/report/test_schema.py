@@ -146,10 +146,30 @@ def test_what_assay_prints_fits_what_schema_prints(zscope):
     check(Validator(json.loads(schema)), content)
 
 
+def test_scores_of_codes_fit_their_schema(zscope, tmp_path):
+    rng = np.random.default_rng(0)
+    factors = rng.integers(0, 3, (120, 2))
+    codes = np.concatenate(
+        [factors + 0.1 * rng.normal(size=(120, 2)), rng.normal(size=(120, 1))], 1
+    )
+    np.savez(tmp_path / "both.npz", codes=codes, factors=factors)
+    _, schema, _ = zscope("schema", "scores")
+    code, printed, _ = zscope("score", str(tmp_path / "both.npz"), "--json")
+    assert code == 0
+    content = json.loads(printed)
+    assert len(content["scores"]) > 5
+    validator = Validator(json.loads(schema))
+    check(validator, content)
+    content["scores"]["mig"]["score"] = "high"
+    assert not validator.is_valid(content)
+
+
 def test_the_command_lists_schemas_and_refuses_what_it_does_not_know(zscope):
     code, out, _ = zscope("schema")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["report", "comparison", "result"]
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "report", "comparison", "scores", "result",
+    ]  # fmt: skip
     code, out, _ = zscope("schema", "result", "mig_sup")
     assert json.loads(out)["$id"] == "urn:zscope:schema:result:mig-sup:2"
     for words, message in {

@@ -11,7 +11,7 @@ __all__ = ["schema"]
 
 def schema(
     name: Annotated[
-        str, Argument(metavar="[report|comparison|result]", help="Default: list them.")
+        str, Argument(metavar="[report|comparison|scores|result]", help="Default: list them.")
     ] = "",
     assay: Annotated[
         str,
@@ -20,9 +20,9 @@ def schema(
         ),
     ] = "",
 ) -> None:
-    """Print the JSON schema of a report, of several models side by side, or of a result.
+    """Print the JSON schema of a report, of models side by side, of scores, or of a result.
 
-    Reports name their schema and its version: "schema" and "format". Schemas follow draft 2020-12.
+    Files name their schema and its version: "schema" and "format". Schemas follow draft 2020-12.
 
     Examples:
 
@@ -56,6 +56,7 @@ def _list() -> None:
     about = {
         "report": "report.json, zscope assay --json",
         "comparison": "several models side by side: zscope report A B -o page.json",
+        "scores": "zscope score --json",
         "result ASSAY": "the result of an assay, in a report or from result.to_dict()",
     }
     for name, text in about.items():

@@ -112,10 +112,11 @@ def with_flavour(flavour: str | None, names: list[str]) -> dict[str, dict[str, A
 def print_json(recording: "Recording", scores: "Measurements") -> None:
     from json import dumps
 
-    from zscope.documents import REPORT_FORMAT
+    from zscope.documents import REPORT_FORMAT, schema_address
 
     content = {
         "format": REPORT_FORMAT,
+        "schema": schema_address("scores"),
         "samples": len(recording),
         "latents": recording.latents,
         "factors": [] if recording.factors is None else list(recording.factors.names),

@@ -146,11 +146,23 @@ def load_source(entry: Source, root: Path, options: dict[str, Any]) -> Dataset:
 
 def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Dataset:
     """Load the dataset that a run's configuration describes."""
-    data = load(recipe["name"], root=root, **recipe.get("options", {}))
+    options = recipe.get("options", {})
+    if wrong := sorted({"name", "root"} & set(options)):
+        raise ConfigError(
+            f"data: the configuration of the run has {wrong[0]}={options[wrong[0]]!r:.60} among "
+            f"the options of {recipe['name']}, which is none. Was it edited? Name the data: --data"
+        )
+    data = load(recipe["name"], root=root, **options)
     if split := recipe.get("split"):
         data = data.split(split["fractions"], seed=split["seed"])[split["part"]]
     if left_out := recipe.get("leave_out"):
-        data = data.leave_out(left_out, missing_ok=True)
+        try:
+            data = data.leave_out(left_out, missing_ok=True)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{data.name}: the configuration of the run leaves out {left_out!r:.80}, which are "
+                f"no values of its factors ({error}). Was it edited? Name the data: --data"
+            ) from error
     return data
 
 

@@ -11,6 +11,8 @@ history.jsonl            one row for each logged step
 """
 
 import json
+import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -131,6 +133,12 @@ def _name_of(repository: str, who: str) -> str:
     return address.repository
 
 
+def _is_path(text: str) -> bool:
+    """Whether text is a path, and not, say, the name of a column in mg/dl."""
+    starts = re.match(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]", text) is not None
+    return starts or (any(mark in text for mark in "/\\") and os.path.lexists(text))
+
+
 def without_folders(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration with the names of files alone, not the folders that they are in here."""
 
@@ -139,7 +147,7 @@ def without_folders(config: dict[str, Any]) -> dict[str, Any]:
             return {key: plain(item) for key, item in value.items()}
         if isinstance(value, list):
             return [plain(item) for item in value]
-        if isinstance(value, str) and ("/" in value or "\\" in value):
+        if isinstance(value, str) and _is_path(value):
             return Path(value.replace("\\", "/")).name
         return value
 

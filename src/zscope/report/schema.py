@@ -3,6 +3,7 @@
     report_schema()          report.json, and what `zscope assay --json` prints
     result_schema("mig")     the result of one assay, in a report or from result.to_dict()
     comparison_schema()      several models side by side
+    scores_schema()          what `zscope score --json` prints
 
 Files name their schema and its version: "schema": "urn:zscope:schema:report:2", "format": 2.
 Fields follow from the classes of results and findings, so that they cannot differ from them.
@@ -27,11 +28,18 @@ from zscope.report.findings import Check, Finding
 from zscope.report.requirements import RELATIONS, VERDICTS
 from zscope.results import Result
 
-__all__ = ["NAMES", "comparison_schema", "report_schema", "result_schema", "schema_of"]
+__all__ = [
+    "NAMES",
+    "comparison_schema",
+    "report_schema",
+    "result_schema",
+    "schema_of",
+    "scores_schema",
+]
 
 Schema = dict[str, Any]
 
-NAMES = ("report", "comparison", "result")
+NAMES = ("report", "comparison", "scores", "result")
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 NUMBER: Schema = {"$ref": "#/$defs/number"}
 ARRAY: Schema = {"$ref": "#/$defs/array"}
@@ -72,6 +80,8 @@ def schema_of(name: str, assay: str = "") -> Schema:
         return report_schema()
     if name == "comparison":
         return comparison_schema()
+    if name == "scores":
+        return scores_schema()
     if name == "result" and assay:
         return result_schema(assay)
     if name == "result":
@@ -181,6 +191,30 @@ def comparison_schema() -> Schema:
     required = [name for name in properties if name not in optional]
     about = {"title": "Models side by side", "description": "Scores, and what is decided."}
     return _whole("comparison", about, _object(properties, required), definitions)
+
+
+def scores_schema() -> Schema:
+    """The schema of the scores of a table of codes."""
+    definitions = dict(DEFINITIONS)
+    scores = {
+        name: _result(name, definitions)
+        for name, entry in CATALOGUE.items()
+        if entry.group == "disentanglement" and not entry.compares
+    }
+    texts_by_assay: Schema = {"type": "object", "additionalProperties": TEXT}
+    properties: Schema = {
+        **_version("scores"),
+        "samples": COUNT,
+        "latents": COUNT,
+        "factors": TEXTS,
+        "kinds": TEXTS,
+        "scores": _object(scores, []),
+        "missing": texts_by_assay,
+        "failed": texts_by_assay,
+        "tracebacks": texts_by_assay,
+    }
+    about = {"title": "Scores of codes", "description": "How codes encode known factors."}
+    return _whole("scores", about, _object(properties), definitions)
 
 
 def _whole(name: str, about: Schema, schema: Schema, definitions: Schema) -> Schema:
