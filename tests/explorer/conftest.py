@@ -61,7 +61,7 @@ class Principal(zs.Autoencoder):
         turning[:2, :2] = torch.tensor(
             [[torch.cos(torch.tensor(turn)), -torch.sin(torch.tensor(turn))],
              [torch.sin(torch.tensor(turn)), torch.cos(torch.tensor(turn))]]
-        )  # fmt: skip
+        )[:used, :used]  # fmt: skip
         self.weight = torch.nn.Parameter(turning @ basis)
 
     def encode(self, x, auxiliary=None):

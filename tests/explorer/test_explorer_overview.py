@@ -59,6 +59,37 @@ def test_the_plane_holds_all_codes_and_names_its_axes(client, pictures):
     assert (floats(answer["x"]) == pictures.codes[:, 3].numpy()).all()
 
 
+def test_codes_of_one_latent_are_stacked_as_in_a_histogram(client, pictures):
+    assert not client.ask("overview")["stacked"]
+    answer = client.ask("overview", method="latents", first=1, second=1)
+    assert answer["stacked"]
+    assert answer["axes"] == [1, 1]
+    assert answer["names"] == ["z1", "codes"]
+    x, y = floats(answer["x"]), floats(answer["y"])
+    assert (x == pictures.codes[:, 1].numpy()).all()
+    counts, edges = np.histogram(x, bins=60)
+    middle = np.abs(x[:, None] - edges).min(1) > 1e-5  # codes whose bin is beyond doubt
+    bins = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, 59)
+    assert middle.sum() > 0.9 * len(x)
+    for each in set(bins[middle]) - set(bins[~middle]):
+        assert sorted(y[bins == each]) == list(range(1, counts[each] + 1))
+
+
+def test_a_model_with_one_latent_has_a_plane_and_a_constant_one_too(sprites):
+    x = sprites.batch(slice(None))
+    for used, height in ((1, 40), (0, 100)):
+        session = Session(
+            Principal(x, used=used, unused=1 - used), sprites, name="one", samples=100
+        )
+        for method in ("pca", "latents"):
+            answer = Client(session).ask("overview", method=method)
+            assert answer["stacked"]
+            assert answer["axes"] == [0, 0]
+            top = floats(answer["y"]).max()
+            assert top == 100 if used == 0 else 1 < top < height
+        session.close()
+
+
 @pytest.mark.parametrize(("parameters", "text"), [
     ({"first": 17}, "there is no component 17: there are 6"),
     ({"method": "latents", "second": 6}, "there is no latent 6"),
@@ -164,6 +195,18 @@ def test_own_labels_follow_their_observations(sprites, tmp_path, form):
         assert name in Client(session).ask("selection", samples=[0])["columns"]
     finally:
         session.close()
+
+
+def test_only_the_columns_of_codes_are_left_out_of_a_selection(sprites):
+    labels = {"std_height": np.arange(len(sprites)), "code_name": np.arange(len(sprites))}
+    labels = np.rec.fromarrays(list(labels.values()), names=list(labels))
+    x = sprites.batch(slice(None))
+    pd = pytest.importorskip("pandas")
+    session = Session(Principal(x), sprites, name="own", samples=20, labels=pd.DataFrame(labels))
+    answer = Client(session).ask("selection", samples=[3])
+    session.close()
+    assert {"std_height", "code_name"} < set(answer["columns"])
+    assert not {"std_0", "code_0"} & set(answer["columns"])
 
 
 def test_labels_of_other_observations_are_refused(sprites):

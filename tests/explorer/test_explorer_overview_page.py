@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from conftest import VISITED, open_page, running, settle
+from conftest import VISITED, Principal, open_page, running, settle
 
 import zscope as zs
 from zscope.explorer.embedding import principal_components
@@ -176,16 +176,30 @@ def test_many_categories_of_own_labels_have_a_colour_each(tab):
     session.close()
 
 
-@pytest.mark.parametrize("by", ["holes", "precise", "latent:1", "spread:0", "factor:2", "none"])
-def test_every_way_to_colour_the_codes_has_its_legend(page, by):
-    page.get_by_label("Colour by").select_option(by)
-    settle(page)
-    legend = page.locator(".overview .legends").inner_text()
+def test_every_way_to_colour_the_codes_has_its_legend(page):
     words = {"holes": "hole score", "precise": "active latents", "latent:1": "z1",
              "spread:0": "posterior std of z0", "factor:2": "orientation", "none": ""}  # fmt: skip
-    assert words[by] in legend
-    assert (legend == "") == (by == "none")
-    assert f"by={by}" in page.url
+    for by, word in words.items():
+        page.get_by_label("Colour by").select_option(by)
+        settle(page)
+        legend = page.locator(".overview .legends").inner_text()
+        assert word in legend
+        assert (legend == "") == (by == "none")
+        assert f"by={by}" in page.url
+
+
+def test_codes_of_one_latent_are_stacked_and_selected(tab, sprites):
+    x = sprites.batch(slice(None))
+    session = Session(Principal(x, used=1, unused=0), sprites, name="one", samples=100)
+    with running(session) as address, open_page(tab, address, "#overview") as page:
+        settle(page)
+        assert "1 latent ·" in page.locator("header").inner_text()
+        assert page.get_by_label("component on the x axis").is_visible()
+        assert page.get_by_label("component on the y axis").is_hidden()
+        page.get_by_role("button", name="Select what is visible").click()
+        settle(page)
+        assert "100 of 100" in page.locator(".chosen h2").inner_text()
+    session.close()
 
 
 def test_the_map_is_moved_zoomed_and_reset(page):

@@ -255,6 +255,8 @@ def test_the_page_fits_the_screen(tmp_path, browser, clean_and_noisy, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("#scores tbody tr").count() >= 2
     assert page.locator("td.best").count() == 2
+    table = "document.querySelector('#scores .scroll')"
+    assert page.evaluate(f"{table}.scrollWidth <= {table}.clientWidth")
     assert not errors
     context.close()
 

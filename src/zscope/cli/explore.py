@@ -13,7 +13,10 @@ __all__ = ["explore"]
 def explore(
     target: Annotated[
         str,
-        Argument(help="A run, a folder saved by diffusers or pythae, or package.module:attribute."),
+        Argument(
+            help="A run, a folder saved by diffusers or pythae, hf:org/name on the Hugging Face "
+            "hub, package.module:attribute, or file.py:attribute."
+        ),
     ],
     data: DataName = None,
     data_option: DataOption = None,

@@ -8,7 +8,7 @@ import numpy as np
 from zscope.data.columns import array_columns, factor_table, read_columns
 from zscope.errors import DataError
 from zscope.factors import Factors, factors_of
-from zscope.results import is_tensor
+from zscope.results import counted, is_tensor
 
 __all__ = ["labels_of"]
 
@@ -31,9 +31,9 @@ def labels_of(labels: Any, count: int) -> Factors:
     table = factor_table(columns, name=name)
     if len(table.values) != count:
         raise DataError(
-            f"explore: {len(table.values):,} labels for {count:,} observations; row i of both must "
-            "be the same observation. A run shows its held-out data: are the labels those of all "
-            "its data? Name the data with --data."
+            f"explore: {counted(len(table.values), 'label')} for {counted(count, 'observation')}; "
+            "row i of both must be the same observation. A run shows its held-out data: are the "
+            "labels those of all its data? Name the data with --data."
         )
     return factors_of(
         table.values, kinds=table.kinds, names=table.names, labels=table.categories, who=name

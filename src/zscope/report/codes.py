@@ -117,10 +117,11 @@ def check_table_file(path: str | Path) -> list[Path]:
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        known = did_you_mean(suffix, SUFFIXES) if suffix else f"Known: {', '.join(SUFFIXES)}."
+        near = did_you_mean(suffix, SUFFIXES) if suffix else ""
+        near = near if near.startswith("Did") else "Choose a name that ends so."
         raise ConfigError(
             f"export: {path} ends in {suffix or 'nothing'}, and tables of codes are written as "
-            f"{' or '.join(SUFFIXES)}. {known}"
+            f"{' or '.join(SUFFIXES)}. {near}"
         )
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise MissingExtra("export", "pyarrow", "files")

@@ -266,7 +266,7 @@ try {
   const { frames } = session.observation;
   const shape = (frames ? `${frames} frames of ` : "") + session.observation.shape.join(" × ");
   const { layout } = session;
-  const latents = layout ? `latents ${[layout.channels, ...layout.places].join(" × ")} (channels × ${layout.names.join(" × ")})` : `${session.latents.length} latents`;
+  const latents = layout ? `latents ${[layout.channels, ...layout.places].join(" × ")} (channels × ${layout.names.join(" × ")})` : `${session.latents.length} ${session.latents.length === 1 ? "latent" : "latents"}`;
   document.getElementById("about").textContent =
     `${session.name} · ${session.model}, ${latents} · ${session.data} (${shape}), ${session.samples} samples` + (session.compare ? ` · compared with ${session.compare}` : "");
   makeExportMenu();

@@ -16,7 +16,7 @@ export function make(context) {
   const working = busy();
   const figures = h("div", { className: "reconstructions" });
   const holder = h("div", {});
-  const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell to see its value.");
+  const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell, or tap it, to see its value.");
   const index = h("input", { type: "number", min: 0, max: session.samples - 1, onchange: () => choose(Number(index.value)) });
   const step = (by, text, label) => h("button", { type: "button", "aria-label": label, onclick: () => choose((state.sample ?? session.start) + by) }, text);
   const ways = [["layers", "Layers (CKA)"], ["latents", "Latents (correlation)"]].filter(([name]) => session.similarities.includes(name));

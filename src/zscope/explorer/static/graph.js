@@ -143,12 +143,12 @@ export function make(context) {
         svg.append(h("image", { href: canvas.toDataURL(), x: cx - 21, y: cy - 21, width: 42, height: 42, class: "pixels" }));
       });
     }
-    holder.replaceChildren(graph.nodes.length ? svg : h("p", { className: "hint" }, "No latent is causal: the encoder recovers no change of a latent. Has the posterior collapsed?"));
+    holder.replaceChildren(graph.nodes.length ? svg : h("p", { className: "hint" }, "No latent is causal: the encoder recovers no change of a latent. Has the model collapsed, or was it hardly trained?"));
     const visible = new Set(visibleEdges().map((edge) => `${edge.from}-${edge.to}`));
     const pairs = graph.pairs.filter(([j, k]) => visible.has(`${j}-${k}`) && visible.has(`${k}-${j}`));
     note.textContent =
-      `${graph.nodes.length} of ${graph.latents} latents are causal. ` +
-      (visibleEdges().length < graph.edges.length ? `Showing the strongest ${visibleEdges().length} of ${graph.edges.length} edges; use the slider to show more or fewer.` : `${graph.edges.length} edges.`) +
+      `${graph.nodes.length} of ${graph.latents} ${graph.latents === 1 ? "latent is" : "latents are"} causal. ` +
+      (visibleEdges().length < graph.edges.length ? `Showing the strongest ${visibleEdges().length} of ${graph.edges.length} arrows; use the slider to show more or fewer.` : `${graph.edges.length} ${graph.edges.length === 1 ? "arrow" : "arrows"}.`) +
       (pairs.length ? ` Orange: similar in both directions, so the two latents may encode one variable (${pairs.slice(0, 8).map((pair) => pair.join("–")).join(", ")}${pairs.length > 8 ? ", …" : ""}).` : "");
     list.replaceChildren(
       h("table", { className: "numbers" }, h("thead", {}, h("tr", {}, ["from", "to", "response"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, graph.edges.slice(0, 40).map((edge) => h("tr", {}, h("td", {}, `z${edge.from}`), h("td", {}, `z${edge.to}`), h("td", {}, number(edge.weight, 3)))))),
@@ -163,7 +163,7 @@ export function make(context) {
       { className: "graph-view" },
       h("div", { className: "toolbar" }, field("Hide arrows weaker than", threshold), value, reset, working),
       h("p", { className: "hint" }, "An arrow means that replacing the first latent changes the second: clearly more than the smallest weight (1: as much as replacing the second itself), and more than the noise of its posterior. Click a latent or an arrow to see its traversal." + (look.kind === "picture" ? " The pictures show each latent at the low and the high end of its range." : "")),
-      h("div", { className: "split" }, holder, h("div", { className: "side" }, note, trace.root, h("details", {}, h("summary", {}, "Edges as a table"), list))),
+      h("div", { className: "split" }, holder, h("div", { className: "side" }, note, trace.root, h("details", {}, h("summary", {}, "Arrows as a table"), list))),
     ),
     table: () => graph && { columns: ["from", "to", "weight"], rows: graph.edges.map(({ from, to, weight }) => [from, to, weight]) },
     shortcuts: [["Tab", "from latent to latent and arrow to arrow"], ["Enter", "show the traversal"]],

@@ -287,8 +287,8 @@ export function displacement(answer, reason) {
 /** How far a code and what it decodes to are from data, in words. */
 export function fromData(answer) {
   if (!answer) return "";
-  const code = `The code is ${number(answer.from_codes, 1)}`;
-  return answer.from_data === null ? `${code} times the spacing of codes of data away from them.` : `${code}, the decoded observation ${number(answer.from_data, 1)} times the spacing of data away from them${answer.unlike ? ": unlike data" : ""}.`;
+  const code = `The code lies ${number(answer.from_codes, 1)}`;
+  return answer.from_data === null ? `${code} times the usual spacing away from codes of data.` : `${code} and the decoded observation ${number(answer.from_data, 1)} times the usual spacing away from data${answer.unlike ? ": unlike data" : ""}.`;
 }
 
 /** Number inputs do not accept a typographic minus. */

@@ -7,7 +7,7 @@ import { displacement } from "./latents.js";
 import { colourRange, drawPlane } from "./plane.js";
 
 const LAYERS = {
-  divergence: ["Where responses meet or part", "divergence: blue where responses converge (self-consistent codes), red where they diverge (a boundary). Hatched: unlike data"],
+  divergence: ["Where responses meet or part", "blue where responses converge (self-consistent codes), red where they diverge (a boundary). Hatched: unlike data"],
   curvature: ["How sharply they do", "curvature: how sharply responses converge or diverge. Hatched: unlike data"],
   magnitude: ["How far codes move", "displacement: how far decoding and encoding moves a code within the plane. Hatched: unlike data"],
   holes: ["Holes", "hole score: displacement in all latents, relative to posterior samples (1 = typical)"],

@@ -9,7 +9,7 @@ const KINDS = {
   relative: ["Relative", "The same, relative to the spread of the observed latent: a perfect autoencoder has the identity matrix.", "share"],
   conditioned: ["By factor", "Conditioned response: the response of each latent when only one factor varies. Row: factor. Column: latent.", "amount"],
   importance: ["Importance", "How much a predictor of each factor relies on each latent (DCI importance). Row: factor. Column: latent.", "share"],
-  invariance: ["Invariance", "1: an intervention on the row's latent does not change the column's latent. On the diagonal, 0: the encoder fully recovers the intervention.", "signed"],
+  invariance: ["Invariance", "1: replacing the row's latent does not change the column's latent. On the diagonal, 0: the encoder fully recovers the new value.", "signed"],
 };
 
 export function make(context) {
@@ -28,7 +28,7 @@ export function make(context) {
   const about = h("p", { className: "hint" });
   const facts = h("p", { className: "facts" });
   const holder = h("div", {});
-  const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell to see its value; click it to see the traversal.");
+  const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell, or tap it, to see its value and, once clicked, its traversal.");
   const trace = traversal(context, { onpick: (latent, value) => context.go("latents", stateWith(latent, value)) });
   let base = null;
   let table = null;
@@ -72,12 +72,12 @@ export function make(context) {
       columns: matrix.columns,
       values: matrix.values,
       across: factor ? "latent" : "observed latent",
-      down: factor ? "factor" : "intervened latent",
+      down: factor ? "factor" : "replaced latent",
       scale: KINDS[matrix.kind][2],
       marks: matrix.causal ?? [],
       plain: factor,
       label: `${KINDS[matrix.kind][0]} matrix`,
-      onlook: (j, k) => (readout.textContent = `${factor ? "factor" : "intervened"} ${matrix.rows[j]} → latent ${matrix.columns[k]}: ${number(matrix.values[j][k], 3)}`),
+      onlook: (j, k) => (readout.textContent = `${factor ? "factor" : "replaced"} ${matrix.rows[j]} → latent ${matrix.columns[k]}: ${number(matrix.values[j][k], 3)}`),
       onpick: (j, k) => {
         Object.assign(state, { row: j, column: k });
         pick(j, k);

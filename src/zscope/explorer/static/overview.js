@@ -47,7 +47,7 @@ export function make(context) {
         return;
       }
       answer = reply;
-      const equal = method !== "latents" || session.prior !== null;
+      const equal = !reply.stacked && (method !== "latents" || session.prior !== null);
       scatter.setPoints(readFloats(reply.x), readFloats(reply.y), reply.names, equal);
       scatter.window = state.window;
       canvas.classList.remove("failed");
@@ -382,7 +382,7 @@ export function make(context) {
 
   // Controls.
   const method = h("select", { onchange: () => update({ method: method.value, first: null, second: null, window: null }) },
-    h("option", { value: "pca" }, "Principal components"), h("option", { value: "umap" }, "UMAP"), session.layout ? null : h("option", { value: "latents" }, "Two latents"));
+    h("option", { value: "pca" }, "Principal components"), h("option", { value: "umap" }, "UMAP"), session.layout ? null : h("option", { value: "latents" }, latents.length === 1 ? "The latent" : "Two latents"));
   const axes = [0, 1].map((k) => h("select", { onchange: (event) => chooseAxis(k, Number(event.target.value)) }));
   const axisFields = ["x axis", "y axis"].map((text, k) => field(text, axes[k]));
   function chooseAxis(k, value) {
@@ -392,8 +392,11 @@ export function make(context) {
     update({ first: both[0], second: both[1], window: null });
   }
   function fillAxes() {
-    for (const each of axisFields) each.hidden = state.method === "umap";
-    const options = state.method === "latents" ? latents : (answer?.shares ?? []).map((share, k) => [k, `component ${k + 1} (${number(100 * share, 0)} %)`]);
+    const options = state.method === "latents" ? latents : (answer?.shares ?? []).map((share, k) => [k, `${k + 1} (${number(100 * share, 0)} %)`]);
+    axisFields.forEach((each, k) => {
+      each.hidden = state.method === "umap" || (k === 1 && options.length < 2);
+      each.querySelector("label").textContent = `${state.method === "pca" ? "component on the " : ""}${"xy"[k]} axis`;
+    });
     [state.first, state.second].forEach((value, k) => axes[k].replaceChildren(...options.map(([key, text]) => h("option", { value: key, selected: key === value }, text))));
   }
   const options = (entries) => entries.map(([value, text]) => h("option", { value }, text));
@@ -421,6 +424,7 @@ export function make(context) {
     if (again) {
       hideCard();
       umapStatus.hidden = true;
+      for (const each of axisFields) each.hidden ||= state.method === "umap";
       layout.ask();
     }
     if (state.by !== (colouring ? (["holes", "precise"].includes(colouring.of) ? colouring.of : `${colouring.of}:${colouring.index}`) : "none")) colours.ask();

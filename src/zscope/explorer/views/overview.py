@@ -26,6 +26,8 @@ ROWS = 100
 PRECISE = 0.1
 """The posterior variance, in units of the prior's, up to which a latent is active for a sample: the
 limit of `variable_types`."""
+BINS = 60
+"""Of a single latent, whose codes are stacked."""
 MEDIA_TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
@@ -76,7 +78,8 @@ class Export(Query):
 
 
 def overview(session: Session, query: Overview) -> dict[str, Any]:
-    """Where the codes lie in a plane, as base64 of 32-bit numbers, and the names of its axes.
+    """Where the codes lie in a plane, as base64 of 32-bit numbers, and the names of its axes. With
+    the same latent or component on both, they are `stacked` instead: y counts the codes of a bin.
 
     A UMAP is computed in the background: until it is there, `ready` is false, and `seconds` says
     how long it has taken so far.
@@ -111,7 +114,7 @@ def overview(session: Session, query: Overview) -> dict[str, Any]:
 
 
 def _axes(query: Overview, ranking: list[int], noun: str) -> tuple[int, int]:
-    """The columns of the two axes; a model with one latent has it on both."""
+    """The columns of the two axes; of a model with one latent twice the same."""
     first, second = query.first, query.second
     for each in (first, second):
         if each is not None and each not in ranking:
@@ -127,12 +130,25 @@ def _axes(query: Overview, ranking: list[int], noun: str) -> tuple[int, int]:
 
 
 def _plane(points: Tensor, axes: tuple[int, int], names: list[str]) -> dict[str, Any]:
-    return {
-        "axes": axes,
-        "names": [names[axis] for axis in axes],
-        "x": _floats(points[:, axes[0]]),
-        "y": _floats(points[:, axes[1]]),
-    }
+    x, name = points[:, axes[0]], names[axes[0]]
+    if axes[0] == axes[1]:  # twice the same would be a diagonal, which hides how many there are
+        return {"axes": axes, "names": [name, "codes"], "x": _floats(x), "y": _floats(_stack(x)),
+                "stacked": True}  # fmt: skip
+    y = points[:, axes[1]]
+    return {"axes": axes, "names": [name, names[axes[1]]], "x": _floats(x), "y": _floats(y),
+            "stacked": False}  # fmt: skip
+
+
+def _stack(values: Tensor) -> Tensor:
+    """Numbers from 1 up for the values in each of some bins, as in a histogram made of dots."""
+    low, width = values.min(), (values.max() - values.min()) / BINS
+    bins = ((values - low) / width.clamp_min(1e-300)).long().clamp(max=BINS - 1)
+    order = bins.argsort(stable=True)
+    _, counts = bins[order].unique_consecutive(return_counts=True)
+    before = (counts.cumsum(0) - counts).repeat_interleave(counts)
+    heights = torch.empty(len(values))
+    heights[order] = (torch.arange(len(values)) - before + 1).float()
+    return heights
 
 
 def _floats(values: Tensor) -> dict[str, Any]:
@@ -200,11 +216,11 @@ def selection(session: Session, query: Selection) -> dict[str, Any]:
     factors and labels, and paths of pictures."""
     rows = sorted({session.row(sample) for sample in query.samples})
     table = _table(session, rows[:ROWS])
-    hidden = ("code_", "std_")
+    hidden = {f"{part}_{j}" for part in ("code", "std") for j in range(session.codes.shape[1])}
     columns = {
         name: values.tolist()
         for name, values in table.columns.items()
-        if not name.startswith(hidden) and (name != "path" or values[0])
+        if name not in hidden and (name != "path" or values[0])
     }
     return {
         "count": len(rows),
