@@ -219,7 +219,10 @@ def test_what_cannot_be_saved_for_the_hub(run, report, tmp_path):
         zs.store.open_run(tmp_path / "begun").save_for_hub(tmp_path / "x")
 
 
-@pytest.mark.parametrize("value", [1e-7, 2.5e-12, 1e20, 3.0, -0.25, "a: 'b' \"c\" ω", True, None])
+TEXTS = ["a: 'b' \"c\" ω", "a\x7f\u2028\ud800b\n"]
+
+
+@pytest.mark.parametrize("value", [1e-7, 2.5e-12, 1e20, 3.0, -0.25, *TEXTS, True, None])
 def test_yaml_has_the_same_values(value):
     yaml = pytest.importorskip("yaml")
     from zscope.report.model_card import _yaml

@@ -77,7 +77,7 @@ def write_model_card(
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         write_whole(folder / place, content)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(file, f"{text}\n".encode())
+    write_whole(file, f"{text}\n".encode(errors="replace"))
     return file
 
 
@@ -130,7 +130,8 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float):
         text = f"{value:.6g}"
         return text.replace("e", ".0e") if "e" in text and "." not in text else text
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(mark if mark.isprintable() else f"\\U{ord(mark):08X}" for mark in text)
 
 
 def _introduction(report: "Report") -> str:
