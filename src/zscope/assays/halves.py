@@ -110,8 +110,12 @@ def size_flag(samples: int, reason: str) -> str:
     )
 
 
-def half_width(values: Sequence[float]) -> float:
-    """Half the width of the 95 % interval of a statistic with these values on halves."""
+def half_width(values: Sequence[float], rows: int | None = None) -> float:
+    """Half the width of the 95 % interval of a statistic with these values on halves.
+
+    Of fewer `rows` than halves, these decide how well the spread is known.
+    """
     from scipy.special import stdtrit
 
-    return float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1))
+    known = len(values) if rows is None else max(min(len(values), rows), 2)
+    return float(stdtrit(known - 1, 0.975) * np.std(values, ddof=1))

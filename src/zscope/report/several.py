@@ -482,7 +482,8 @@ def _differences(
             continue
         value, interval = second.value - first.value, None
         if len(halves[a]) == len(halves[b]) > 1 and np.isfinite(value):
-            width = half_width([y - x for x, y in zip(halves[a], halves[b], strict=True)])
+            apart = [y - x for x, y in zip(halves[a], halves[b], strict=True)]
+            width = half_width(apart, min(first.samples, second.samples))
             width = max(width, ROUNDING * max(abs(first.value), abs(second.value)))
             interval = value - width, value + width
         winner = ""

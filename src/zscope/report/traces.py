@@ -44,7 +44,7 @@ class RowErrors:
         value, parts = self.explained, self.on_halves()
         if value is None or not parts:
             return None
-        width = half_width(parts)
+        width = half_width(parts, len(self.errors))
         return value - width, min(1.0, value + width)
 
     def on_halves(self) -> list[float]:
