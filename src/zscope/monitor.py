@@ -273,16 +273,16 @@ def read(outcome: Measurements) -> dict[str, float]:
             values |= {f"latents/{name}": float(number) for name, number in named.items()}
         if isinstance(result, Divergence):
             values["kl/total"] = float(result.rate)
-            values |= numbered("kl", result.per_latent)
+            values |= number_each("kl", result.per_latent)
         if isinstance(result, ResponseMatrix):
             values["latents/causal"] = float(len(result.causal))
-            values |= numbered("response", result.relative.diagonal())
+            values |= number_each("response", result.relative.diagonal())
         if isinstance(result, HoleScore):
             values["hole_share"] = float(result.score)
     return values
 
 
-def numbered(name: str, numbers: Tensor) -> dict[str, float]:
+def number_each(name: str, numbers: Tensor) -> dict[str, float]:
     """A number for each latent, by its name: response/3."""
     return {f"{name}/{unit}": value for unit, value in enumerate(numbers.tolist())}
 

@@ -107,7 +107,7 @@ def assay(
         report = measure_target(
             "assay",
             target,
-            gates.needed(names, requirements),
+            gates.needed_assays(names, requirements),
             data=data,
             data_option=data_option,
             weights=weights,

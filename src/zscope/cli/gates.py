@@ -12,7 +12,7 @@ from zscope.errors import ConfigError
 if TYPE_CHECKING:
     from zscope.report.requirements import Requirement, Requirements
 
-__all__ = ["Junit", "Require", "end", "needed", "read_requirements"]
+__all__ = ["Junit", "Require", "end", "needed_assays", "read_requirements"]
 
 Require = Annotated[
     list[str] | None,
@@ -59,7 +59,7 @@ def read_requirements(
         raise Exit(2) from None
 
 
-def needed(names: list[str], requirements: "Sequence[Requirement]") -> list[str] | None:
+def needed_assays(names: list[str], requirements: "Sequence[Requirement]") -> list[str] | None:
     """The assays that are named and those that requirements are about; None for all of them.
 
     Findings are counted after all assays, also where some are named: after a few there are fewer.

@@ -103,7 +103,7 @@ def report(
         "set_": set_, "resamples": resamples, "usual": 20, "fresh": fresh,
         "requirements": requirements,
     }  # fmt: skip
-    wanted = gates.needed(names, requirements) if names else None
+    wanted = gates.needed_assays(names, requirements) if names else None
     watched = False if quiet or json else None
     if others:
         targets = [target, *others]

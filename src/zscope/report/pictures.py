@@ -51,7 +51,7 @@ def draw(drawing: Any, name: str) -> Drawing:
         for dpi in (240, 120, 72):
             if len(content) <= LARGE:
                 break
-            content = _framed(_save(whole, format="png", dpi=dpi), width, height)
+            content = _add_frame(_save(whole, format="png", dpi=dpi), width, height)
         # After the first tag, <svg ...>, so that the style is part of the figure wherever it goes.
         content = re.sub(rb"(<svg\b[^>]*>)", rb"\1" + style.encode(), content, count=1)
         return Drawing(address(content, "svg+xml"), width, height)
@@ -94,7 +94,7 @@ def _save(figure: Any, **options: Any) -> bytes:
     return memory.getvalue()
 
 
-def _framed(png: bytes, width: int, height: int) -> bytes:
+def _add_frame(png: bytes, width: int, height: int) -> bytes:
     """A PNG inside an SVG, which follows the colours of the page too."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'

@@ -92,10 +92,10 @@ def _reconstructions(comparison: SideBySide) -> list[tuple[str, str]]:
     if rows[0][1].ndim == 4:  # one range of brightness for all
         low, high = (f([f(values) for _, values in rows]) for f in (np.min, np.max))
         scale = (low, high) if low < -0.05 or high > 1.05 else (0.0, 1.0)
-        return [(name, pictures.sheet(_scaled(values, *scale)[None])) for name, values in rows]
+        return [(name, pictures.sheet(_scale(values, *scale)[None])) for name, values in rows]
     return [(name, pictures.strip(torch.from_numpy(values.copy()))) for name, values in rows]
 
 
-def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
+def _scale(values: np.ndarray, low: float, high: float) -> np.ndarray:
     scaled: np.ndarray = ((values - low) / ((high - low) or 1.0)).clip(0, 1)
     return scaled
