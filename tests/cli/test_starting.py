@@ -119,7 +119,8 @@ def test_a_list_loads_nothing_that_it_does_not_need(words, allowed):
         (("data", "info", "mnits"), "data: there is no dataset 'mnits'. Did you mean mnist"),
         (("data", "fetch", "mnits"), "data: there is no dataset 'mnits'. Did you mean mnist"),
         (("assay", "runs/x", "migg"), "assay: no assay is called 'migg'. Did you mean mig"),
-        (("report", "runs/x", "migg"), "assay: no assay is called 'migg'. Did you mean mig"),
+        (("report", "runs/x", "migg"), "report: there is no file or folder 'migg' with a further "
+         "model, and no assay is called 'migg'. Did you mean mig"),
         (("score", "x.npy", "--only", "migg"), "score: no score is called 'migg'. Did you mean"),
         (("study", "run", "regime-typs"), "study: no study is called 'regime-typs'. Did you mean"),
         (("study", "plan", "regime-typs"), "study: no study is called 'regime-typs'. Did you mean"),

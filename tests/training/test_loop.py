@@ -350,6 +350,7 @@ import os, signal, sys, numpy as np, torch, zscope as zs
 from zscope.training.keeping import History
 torch.set_num_threads(1)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script as well
 rows = np.load(sys.argv[1])
 model = zs.models.build("vae", shape=(4,), latents=2, hidden=(8,), seed=0)
 torch.optim.Adam(model.parameters())  # imports more, once for all runs
