@@ -51,7 +51,9 @@ class Commands:
 
 
 def load() -> None:
-    """Import what commands import."""
+    """Import what commands import, also where `nobody` may not read Python's own files."""
+    import tomllib  # noqa: F401
+
     import matplotlib.pyplot  # noqa: F401
     import rich.table  # noqa: F401
     import scipy.special
@@ -69,7 +71,7 @@ def load() -> None:
     from zscope.assays import CATALOGUE
 
     torch.set_num_threads(1)
-    "".encode("cp437")  # of names in .npz files; `nobody` may not be able to import it
+    "".encode("cp437")  # of names in .npz files
     for entry in CATALOGUE.values():
         entry.load()
 
